@@ -93,6 +93,10 @@ def test_writers(created_by, name, version):
         ("parquet-cpp-arrow version 26.0.1", "s.text", Claim.EXACT_BOUNDS, "null struct"),
         ("parquet-cpp-arrow version 26.0.1", "text", Claim.EXACT_BOUNDS, "dictionary"),
         ("parquet-cpp-arrow version 12.0.1", "number", Claim.PAGE_HEADERS, "13.0"),
+        ("parquet-cpp-arrow version 10.0.1", "text", Claim.BOUNDS, "GH-15042"),
+        ("parquet-cpp-arrow version 10.0.1", "text", Claim.NULL_COUNT, "GH-15042"),
+        ("parquet-cpp version 1.5.1-SNAPSHOT", "text", Claim.NULL_COUNT, "ARROW-12513"),
+        ("parquet-cpp version 1.5.1-SNAPSHOT", "varying", Claim.BOUNDS, "PARQUET-1655"),
         ("DuckDB version v2.0.0 (build d54cbbe3df)", "s.blob", Claim.EXACT_BOUNDS, "fixed-size binary"),
         ("DuckDB version v1.5.2 (build 8a5851971f)", "text", Claim.EXACT_BOUNDS, "ENUM"),
         ("DuckDB", "number", Claim.NULL_COUNT, "row groups"),
@@ -121,7 +125,7 @@ def test_writers(created_by, name, version):
 )
 def test_claims_that_are_not_trusted(created_by, leaf, claim, word):
     """``word`` shows which rule applies."""
-    dictionary = None if word in ("NaT", "9999") else 4
+    dictionary = None if word in ("NaT", "9999", "PARQUET-1655") else 4
     assert word in trust(created_by, leaf).doubt(claim, chunk(leaf, dictionary=dictionary))
 
 
@@ -135,6 +139,8 @@ def test_claims_that_are_not_trusted(created_by, leaf, claim, word):
         ("parquet-cpp-arrow version 26.0.1", "text", Claim.NULL_COUNT),
         ("parquet-cpp-arrow version 26.0.1", "number", Claim.PAGE_HEADERS),
         ("parquet-cpp-arrow version 26.0.1", "text", Claim.EXACT_BOUNDS),  # no dictionary page
+        ("parquet-cpp-arrow version 10.0.1", "text", Claim.BOUNDS),  # no dictionary page
+        ("parquet-cpp-arrow version 4.0.0", "varying", Claim.BOUNDS),
         ("DuckDB version v2.0.0 (build d54cbbe3df)", "s.text", Claim.EXACT_BOUNDS),
         ("DuckDB version v2.0.0 (build d54cbbe3df)", "s.blob", Claim.BOUNDS),
         ("fastparquet-python version 2026.9.0 (build 0)", "number", Claim.DEPRECATED_BOUNDS),
@@ -192,6 +198,17 @@ def test_arrow_schema_shows_which_columns_were_dictionaries():
         assert (found.doubt(Claim.EXACT_BOUNDS, with_nulls) is not None) == is_doubted
         assert found.doubt(Claim.EXACT_BOUNDS, without) is None
     assert trust(pyarrow, "text", arrow_type=pa.string()).doubt(Claim.EXACT_BOUNDS, with_nulls)
+
+
+def test_batches_of_dictionaries():
+    """Arrow C++ before 11.0 computed their statistics from the first one; it wrote text correctly."""
+    for version, is_doubted in (("10.0.1", True), ("11.0.0", False)):
+        for kind in (pa.string(), pa.dictionary(pa.int32(), pa.string())):
+            arrow = f"parquet-cpp-arrow version {version}"
+            found = trust(arrow, "text", arrow_schema=True, arrow_type=kind)
+            for claim in (Claim.BOUNDS, Claim.NULL_COUNT):
+                doubt = found.doubt(claim, chunk("text", dictionary=4, null_count=0))
+                assert (doubt is not None) == (is_doubted and pa.types.is_dictionary(kind))
 
 
 def test_bounds():

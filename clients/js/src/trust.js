@@ -31,7 +31,11 @@ export class Trust {
     const isBytes = type.physical.endsWith('BYTE_ARRAY')
     const isComputed = directory?.computed_statistics?.includes?.(leaf.ordinal) ?? false
     const hasOrder = leaf.order === TYPE_ORDER || (leaf.order === IEEE_754_TOTAL_ORDER && type.isFloat)
-    const isWrong = isBytes && ((is('parquet-mr') && isBefore(version, [1, 8, 0])) || is('parquet-go'))
+    // those of text are wrong if it was an Arrow dictionary
+    const isOldArrow = is('parquet-cpp') && type.physical === 'BYTE_ARRAY' && isBefore(version, [11])
+    const isWrong = isBytes && (isOldArrow || is('parquet-go') ||
+      (is('parquet-cpp') && type.logical === 'DECIMAL' && isBefore(version, [4])) ||
+      (is('parquet-mr') && isBefore(version, [1, 8, 0])))
     this.hasOrder = hasOrder
     // those of text are wrong in files of version 2 only
     const excludesValues = is('polars') &&
@@ -44,7 +48,7 @@ export class Trust {
     // signed comparison is wrong for these, and fastparquet's are wrong for more columns than it is worth to list
     this.usesDeprecatedBounds = !isBytes && type.isSigned && type.physical !== 'BOOLEAN' && !is('fastparquet')
     // those of Polars and arrow2 are wrong for chunks with a dictionary only
-    const isMiscounted = (is('parquet-cpp-arrow') && type.physical === 'BYTE_ARRAY' && leaf.inStruct) ||
+    const isMiscounted = isOldArrow || (is('parquet-cpp-arrow') && type.physical === 'BYTE_ARRAY' && leaf.inStruct) ||
       (is('duckdb') && isBefore(version, [1, 1])) || (is('polars') && isBefore(version, [2])) || is('arrow2') ||
       is('kuzu') || is('lbug')
     this.usesNullCounts = isComputed || !isMiscounted

@@ -122,6 +122,10 @@ def _is_byte_array(case: _Case) -> bool:
     return case.leaf.type == Type.BYTE_ARRAY
 
 
+def _is_binary_decimal(case: _Case) -> bool:
+    return _is_binary(case) and case.leaf.logical_name == "DECIMAL"
+
+
 def _is_decimal_of_varying_length(case: _Case) -> bool:
     return _is_byte_array(case) and case.leaf.logical_name == "DECIMAL"
 
@@ -158,15 +162,17 @@ def _is_utc_timestamp(case: _Case) -> bool:
     return timestamp is not None and timestamp.isAdjustedToUTC
 
 
-def _may_be_arrow_dictionary_with_nulls(case: _Case) -> bool:
+def _may_be_arrow_dictionary(case: _Case) -> bool:
     """Return whether a column may have been a dictionary, which the Arrow schema, if present, records."""
     if case.leaf.type != Type.BYTE_ARRAY or not _has_dictionary(case):
         return False
     is_recorded = case.arrow_type is not None and b"ARROW:schema" in case.footer.key_values
-    if is_recorded and not pa.types.is_dictionary(case.arrow_type):
-        return False
+    return not is_recorded or pa.types.is_dictionary(case.arrow_type)
+
+
+def _may_be_arrow_dictionary_with_nulls(case: _Case) -> bool:
     statistics = case.meta.statistics if case.meta is not None else None
-    return statistics is None or statistics.null_count != 0
+    return _may_be_arrow_dictionary(case) and (statistics is None or statistics.null_count != 0)
 
 
 RULES = (
@@ -206,6 +212,21 @@ RULES = (
         (Claim.EXACT_BOUNDS,),
         _may_be_arrow_dictionary_with_nulls,
         "{name} includes the dictionary entry in the position of a null in bounds (observed in 26.0)",
+    ),
+    Rule(
+        "parquet-cpp",
+        (Claim.BOUNDS, Claim.NULL_COUNT, Claim.EXACT_BOUNDS),
+        _may_be_arrow_dictionary,
+        "{name} before 11.0 computes bounds of a dictionary from its first batch (GH-15042, observed in 6.0 to "
+        "10.0) or from unused entries, and null counts as 0 (ARROW-12513, observed in 2.0 to 5.0)",
+        before=(11,),
+    ),
+    Rule(
+        "parquet-cpp",
+        (Claim.BOUNDS,),
+        _is_binary_decimal,
+        "{name} before 4.0 compares decimals as unsigned bytes (PARQUET-1655, observed in pyarrow 2.0 and 3.0)",
+        before=(4,),
     ),
     Rule(
         "fastparquet",
