@@ -13,7 +13,7 @@ import { intersect, merge } from './rows.js'
 /** Whether a row group might match, by the statistics of its chunk. @param {Condition} condition @param {Chunk} chunk @param {Trust} trust */
 export function mightMatchStatistics(condition, { meta, numRows }, trust) {
   const stats = meta.field_12 ?? {}
-  const [low, high] = stats.field_5 && stats.field_6 && trust.usesBounds ? [stats.field_6, stats.field_5]
+  const [low, high] = stats.field_5 && stats.field_6 && trust.usesBounds ? [trust.usesLowerBounds ? stats.field_6 : new Uint8Array(), stats.field_5]
     : stats.field_1 && stats.field_2 && !stats.field_5 && !stats.field_6 && trust.usesDeprecatedBounds ? [stats.field_2, stats.field_1] : []
   const hasAnyBounds = [1, 2, 5, 6].some(number => stats[`field_${number}`])
   const nulls = stats.field_3 === undefined || !trust.usesNullCounts ? -1 : Number(stats.field_3)

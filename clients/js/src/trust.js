@@ -41,10 +41,13 @@ export class Trust {
     const excludesValues = is('polars') &&
       ((type.isFloat && isBefore(version, [2, 1])) || (isBytes && isBefore(version, [1])))
     const isClickHouse = is('clickhouse') && isBefore(version, [26, 5])
+    const isMerged = is('polars') && ((isBytes && type.logical === 'DECIMAL' && isBefore(version, [2])) ||
+      (type.bits === 32 && !type.isSigned && isBefore(version, [2, 1])))
     const isMisordered = is('parquet-rs') && isBefore(version, [60]) &&
       type.logical === 'DECIMAL' && type.physical === 'BYTE_ARRAY'
     const isOverwritten = isClickHouse && (type.logical === 'JSON' || type.logical === 'UUID')
-    this.usesBounds = hasOrder && (isComputed || !(isWrong || excludesValues || isOverwritten || isMisordered))
+    this.usesBounds = hasOrder && (isComputed || !(isWrong || excludesValues || isOverwritten || isMisordered || isMerged))
+    this.usesLowerBounds = isComputed || !(is('polars') && type.physical === 'BYTE_ARRAY' && isBefore(version, [2]))
     // signed comparison is wrong for these, and fastparquet's are wrong for more columns than it is worth to list
     this.usesDeprecatedBounds = !isBytes && type.isSigned && type.physical !== 'BOOLEAN' && !is('fastparquet')
     // those of Polars and arrow2 are wrong for chunks with a dictionary only

@@ -38,6 +38,7 @@ class Claim(str, Enum):  # a text's hash, unlike an enum's, is computed in C
     """A claim of metadata about data."""
 
     BOUNDS = "min_value and max_value enclose the values"
+    LOWER_BOUND = "min_value is a lower bound, if the bounds are trusted"
     DEPRECATED_BOUNDS = "min and max enclose the values"
     EXACT_BOUNDS = "bounds that are not marked as truncated are values"
     NULL_COUNT = "null counts of chunks are correct"
@@ -50,7 +51,7 @@ class Claim(str, Enum):  # a text's hash, unlike an enum's, is computed in C
 
 
 #: The claims of chunk statistics in their current form.
-STATISTICS_CLAIMS = (Claim.BOUNDS, Claim.EXACT_BOUNDS, Claim.NULL_COUNT)
+STATISTICS_CLAIMS = (Claim.BOUNDS, Claim.LOWER_BOUND, Claim.EXACT_BOUNDS, Claim.NULL_COUNT)
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,11 @@ def _is_json_or_uuid(case: _Case) -> bool:
 
 def _is_in_list(case: _Case) -> bool:
     return not case.leaf.is_flat
+
+
+def _is_uint32(case: _Case) -> bool:
+    integer = case.leaf.logical.INTEGER if case.leaf.logical else None
+    return integer is not None and integer.bitWidth == 32 and not integer.isSigned
 
 
 def _is_float(case: _Case) -> bool:
@@ -293,6 +299,28 @@ RULES = (
         "{name} before 1.0 writes wrong bounds of text beside pages of nulls, in files of version 2 "
         "(observed in 0.20.10)",
         before=(1,),
+    ),
+    Rule(
+        "polars",
+        (Claim.LOWER_BOUND, Claim.EXACT_BOUNDS),
+        _is_byte_array,
+        "{name} before 2.0 omits pages whose minimum is empty from the lower bound (observed in 0.20.31 "
+        "to 1.36)",
+        before=(2,),
+    ),
+    Rule(
+        "polars",
+        (Claim.BOUNDS,),
+        _is_binary_decimal,
+        "{name} before 2.0 compares the bounds of pages of decimals as unsigned bytes (observed in 1.20 to 1.38)",
+        before=(2,),
+    ),
+    Rule(
+        "polars",
+        (Claim.BOUNDS,),
+        _is_uint32,
+        "{name} before 2.1 merges the bounds of pages of unsigned numbers wrongly (observed in 1.20 to 2.0)",
+        before=(2, 1),
     ),
     Rule(
         "arrow2",
@@ -494,6 +522,8 @@ class Trust:
         ):
             if low is not None and high is not None:
                 doubt = self.doubt(claim, meta)
+                if doubt is None and self.doubt(Claim.LOWER_BOUND, meta) is not None:
+                    low = b""  # the least text
                 return TrustedValue((low, high)) if doubt is None else TrustedValue(None, doubt)
         return TrustedValue(
             None, "one of the two bounds is missing" if has_bounds(statistics) else "it has none"

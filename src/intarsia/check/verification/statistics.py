@@ -196,7 +196,10 @@ def check_statistics(chunk: CheckedChunk) -> None:
     elif statistics.min is not None or statistics.max is not None:
         claim = Claim.DEPRECATED_BOUNDS
     if claim is not None:
-        doubt = chunk.file.trust(chunk.leaf).doubt_of_writer(claim, chunk.meta)
+        trust = chunk.file.trust(chunk.leaf)
+        doubt = trust.doubt_of_writer(claim, chunk.meta) or trust.doubt_of_writer(
+            Claim.LOWER_BOUND, chunk.meta
+        )
         chunk.findings.note_writer("Statistics", doubt)
     chunk.findings.count_checked("statistics")
     _check(statistics, chunk, chunk.findings.of("Statistics"))
