@@ -274,9 +274,10 @@ def test_impossible_null_counts_are_not_used(tmp_path, count):
     [
         ("DuckDB", [50, 100, 100, 150]),  # the nulls of all row groups so far
         ("Polars", [100, 100, 0, 100]),  # multiplied by the number of pages
+        ("parquet-go version latest", [49, 49, 0, 49]),  # without the first one of each page
     ],
 )
-def test_null_counts_that_are_too_large(tmp_path, writer, counts):
+def test_wrong_null_counts(tmp_path, writer, counts):
     nulls, values = pa.nulls(50, pa.int32()), pa.array([7] * 50, pa.int32())
     parts = [nulls, values, nulls, values, values, values, nulls, values]
     table = pa.table({"x": pa.chunked_array(parts)})
@@ -371,6 +372,34 @@ def test_polars_excludes_numbers_beside_nan(tmp_path):
         assert_same_rows(ia.open(path).scan("x < 2").to_arrow(), full, keep)
         assert ia.open(path).count("x IS NULL") == 0
         assert ia.open(path).count("x > 3") == 319
+        ia.attach(path, [ia.PageIndex(), ia.Statistics()])
+
+
+@pytest.mark.parametrize("is_deprecated", [True, False])
+@pytest.mark.parametrize(
+    "writer",
+    [
+        b"parquet-mr version 1.9.0 (build 38262e2c80015d0935dad20f8e18f2d6f9fbd03c)",
+        b"github.com/parquet-go/parquet-go version 0.32.0(build )",
+        b"parquet-go version latest",
+        None,
+    ],
+)
+def test_bounds_leave_out_numbers_beside_nan(tmp_path, writer, is_deprecated):
+    """parquet-mr before 1.10 leaves out pages that begin with NaN, and parquet-go other numbers."""
+    path = write(tmp_path / "a.parquet", nan_table(), use_dictionary=False, write_page_index=False)
+    full = pq.read_table(path)
+    patient = Patient.read(path)
+    patient.footer.remove(6) if writer is None else patient.footer.set(6, thrift.BINARY, writer)
+    patient.write(path)
+    high = np.array([15.0]).tobytes()
+    with_statistics(path, 0, lambda statistics: statistics.set(5, thrift.BINARY, high))
+    if is_deprecated:
+        with_statistics(path, 0, make_deprecated)
+    keep = [row >= 17 * PAGE for row in range(ROWS)]
+    for _ in range(2):
+        assert_same_rows(ia.open(path).scan([("x", ">=", 17), ("x", "<", 99)]).to_arrow(), full, keep)
+        assert ia.open(path).count("x = 18") == PAGE
         ia.attach(path, [ia.PageIndex(), ia.Statistics()])
 
 

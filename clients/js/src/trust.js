@@ -36,6 +36,8 @@ export class Trust {
     const isWrong = isBytes && (isOldArrow || is('parquet-go') ||
       (is('parquet-cpp') && type.logical === 'DECIMAL' && isBefore(version, [4])) ||
       (is('parquet-mr') && isBefore(version, [1, 8, 0])))
+    const isParquetGo = is('parquet-go') && isBefore(version, [1]) // that of Arrow has versions from 6 on
+    const ignoresNaN = type.isFloat && (isParquetGo || (is('parquet-mr') && isBefore(version, [1, 10])) || !writer)
     this.hasOrder = hasOrder
     // those of text are wrong in files of version 2 only
     const excludesValues = is('polars') &&
@@ -46,14 +48,16 @@ export class Trust {
     const isMisordered = is('parquet-rs') && isBefore(version, [60]) &&
       type.logical === 'DECIMAL' && type.physical === 'BYTE_ARRAY'
     const isOverwritten = isClickHouse && (type.logical === 'JSON' || type.logical === 'UUID')
-    this.usesBounds = hasOrder && (isComputed || !(isWrong || excludesValues || isOverwritten || isMisordered || isMerged))
+    this.usesBounds = hasOrder &&
+      (isComputed || !(isWrong || ignoresNaN || excludesValues || isOverwritten || isMisordered || isMerged))
     this.usesLowerBounds = isComputed || !(is('polars') && type.physical === 'BYTE_ARRAY' && isBefore(version, [2]))
     // signed comparison is wrong for these, and fastparquet's are wrong for more columns than it is worth to list
-    this.usesDeprecatedBounds = !isBytes && type.isSigned && type.physical !== 'BOOLEAN' && !is('fastparquet')
+    this.usesDeprecatedBounds = !isBytes && type.isSigned && type.physical !== 'BOOLEAN' && !is('fastparquet') &&
+      !ignoresNaN
     // those of Polars and arrow2 are wrong for chunks with a dictionary only
     const isMiscounted = isOldArrow || (is('parquet-cpp-arrow') && type.physical === 'BYTE_ARRAY' && leaf.inStruct) ||
       (is('duckdb') && isBefore(version, [1, 1])) || (is('polars') && isBefore(version, [2])) || is('arrow2') ||
-      is('kuzu') || is('lbug')
+      is('kuzu') || is('lbug') || (isParquetGo && writer === 'parquet-go')
     this.usesNullCounts = isComputed || !isMiscounted
     this.usesBloomFilters = type.physical !== 'BOOLEAN' && type.logical !== 'FLOAT16' &&
       !(type.logical === 'DECIMAL' && type.physical === 'BYTE_ARRAY')

@@ -89,7 +89,7 @@ class Rule:
     """A known error of a writer.
 
     Attributes:
-        writer: A part of the writer's name, in lower case.
+        writer: A part of the writer's name, in lower case; empty for files without a name.
         claims: The claims that are not trusted.
         applies: A function that returns whether a column, or a chunk of it, is affected.
         reason: The error, and the version in which it was observed.
@@ -148,6 +148,11 @@ def _is_float(case: _Case) -> bool:
     return case.leaf.type in (Type.FLOAT, Type.DOUBLE) or case.leaf.logical_name == "FLOAT16"
 
 
+def _is_named_parquet_go(case: _Case) -> bool:
+    """Return whether the name of the writer is not the path of a module."""
+    return parse_writer(case.footer.created_by)[0] == "parquet-go"
+
+
 def _has_dictionary(case: _Case) -> bool:
     meta = case.meta
     if meta is None or meta.dictionary_page_offset is not None:
@@ -190,6 +195,14 @@ RULES = (
         before=(1, 8, 0),
     ),
     Rule(
+        "parquet-mr",
+        (Claim.BOUNDS, Claim.DEPRECATED_BOUNDS),
+        _is_float,
+        "parquet-mr before 1.10.0 leaves pages that begin with NaN out of bounds (observed in 1.6.0 to "
+        "1.9.0)",
+        before=(1, 10, 0),
+    ),
+    Rule(
         "parquet-go",
         (Claim.BOUNDS,),
         _is_binary,
@@ -200,6 +213,29 @@ RULES = (
         (Claim.PAGE_INDEX,),
         lambda _: True,
         "{name} wrote page sizes without headers, counted values as rows, or truncated upper bounds",
+    ),
+    Rule(
+        "parquet-go",
+        (Claim.BOUNDS, Claim.DEPRECATED_BOUNDS),
+        _is_float,
+        "{name}, except that of Arrow, which writes its version, leaves numbers beside NaN out of bounds "
+        "(observed in github.com/parquet-go 0.23 to 0.32, segmentio and xitongsys 1.6.2)",
+        before=(1,),
+    ),
+    Rule(
+        "",
+        (Claim.BOUNDS, Claim.DEPRECATED_BOUNDS),
+        _is_float,
+        "github.com/xitongsys/parquet-go before 1.5.2, which does not write its name, leaves numbers beside "
+        "NaN out of bounds (observed in 1.5.1)",
+    ),
+    Rule(
+        "parquet-go",
+        (Claim.NULL_COUNT,),
+        _is_named_parquet_go,
+        "{name}, except that of Arrow, which writes its version, does not count a null at the start of a "
+        "page, or counts it for each row (observed in github.com/xitongsys 1.6.2)",
+        before=(1,),
     ),
     Rule(
         "hyparquet",
@@ -406,9 +442,8 @@ def parse_writer(created_by: str) -> tuple[str, tuple[int, ...]]:
 def _rules_of(created_by: str) -> tuple[Rule, ...]:
     """Return the rules for a writer; most writers have none."""
     name, version = parse_writer(created_by)
-    return tuple(
-        rule for rule in RULES if rule.writer in name and (rule.before is None or version < rule.before)
-    )
+    named = [rule for rule in RULES if (rule.writer in name if rule.writer else not name)]
+    return tuple(rule for rule in named if rule.before is None or version < rule.before)
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,32 @@
+/** Which metadata is used of which writer. */
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Trust } from '../src/trust.js'
+
+const DOUBLE = { physical: 'DOUBLE', isFloat: true, isSigned: true, leaf: { ordinal: 0, order: 1, isFlat: true } }
+const INT64 = { ...DOUBLE, physical: 'INT64', isFloat: false }
+
+/** @param {string} createdBy @param {any} type */
+function trustOf(createdBy, type) {
+  const footer = /** @type {any} */ ({ createdBy })
+  const { usesBounds, usesDeprecatedBounds, usesNullCounts } = new Trust(footer, type, undefined)
+  assert.equal(usesBounds, usesDeprecatedBounds)
+  return { bounds: usesBounds, nullCounts: usesNullCounts }
+}
+
+test('bounds of floats that leave out numbers beside NaN, and null counts', () => {
+  for (const [createdBy, bounds, nullCounts] of /** @type {[string, boolean, boolean][]} */ ([
+    ['parquet-mr version 1.9.0 (build 1)', false, true],
+    ['parquet-mr (build 1)', false, true],
+    ['parquet-mr version 1.10.0 (build 1)', true, true],
+    ['github.com/parquet-go/parquet-go version 0.32.0(build )', false, true],
+    ['parquet-go version latest', false, false],
+    ['parquet-go version 18.8.0', true, true],
+    ['', false, true],
+    ['another', true, true],
+  ])) {
+    assert.deepEqual(trustOf(createdBy, DOUBLE), { bounds, nullCounts }, createdBy)
+    assert.deepEqual(trustOf(createdBy, INT64), { bounds: true, nullCounts }, createdBy)
+  }
+})
