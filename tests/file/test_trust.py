@@ -40,7 +40,9 @@ SCHEMA = [
         "varying", type=Type.BYTE_ARRAY, converted_type=ConvertedType.DECIMAL, precision=9, scale=2
     ),
     SchemaElement("real", type=Type.DOUBLE, repetition_type=OPTIONAL),
-    SchemaElement("document", type=Type.BYTE_ARRAY, converted_type=ConvertedType.JSON),
+    SchemaElement(
+        "document", type=Type.BYTE_ARRAY, converted_type=ConvertedType.JSON, repetition_type=OPTIONAL
+    ),
     SchemaElement("s", num_children=2, repetition_type=OPTIONAL),
     SchemaElement("blob", type=Type.BYTE_ARRAY, repetition_type=OPTIONAL),
     SchemaElement("text", type=Type.BYTE_ARRAY, converted_type=ConvertedType.UTF8),
@@ -95,6 +97,7 @@ def test_writers(created_by, name, version):
         ("parquet-go version 12.0.1", "text", Claim.BOUNDS, "truncates"),
         ("github.com/xitongsys/parquet-go", "number", Claim.PAGE_INDEX, "xitongsys"),
         ("hyparquet-writer 0.1", "many", Claim.PAGE_INDEX, "within a row"),
+        ("hyparquet", "document", Claim.NULL_COUNT, "JSON"),
         ("parquet-cpp-arrow version 26.0.1", "s.text", Claim.NULL_COUNT, "null struct"),
         ("parquet-cpp-arrow version 26.0.1", "s.text", Claim.EXACT_BOUNDS, "null struct"),
         ("parquet-cpp-arrow version 26.0.1", "text", Claim.EXACT_BOUNDS, "dictionary"),
@@ -153,6 +156,7 @@ def test_claims_that_are_not_trusted(created_by, leaf, claim, word):
         ("github.com/parquet-go/parquet-go version 0.32.0(build )", "number", Claim.NULL_COUNT),
         ("parquet-go version latest", "number", Claim.DEPRECATED_BOUNDS),
         ("hyparquet-writer 0.1", "number", Claim.PAGE_INDEX),
+        ("hyparquet", "text", Claim.NULL_COUNT),
         ("parquet-cpp-arrow version 26.0.1", "text", Claim.NULL_COUNT),
         ("parquet-cpp-arrow version 26.0.1", "number", Claim.PAGE_HEADERS),
         ("parquet-cpp-arrow version 26.0.1", "text", Claim.EXACT_BOUNDS),  # no dictionary page

@@ -298,6 +298,19 @@ def test_wrong_null_counts(tmp_path, writer, counts):
         ia.attach(path, [ia.PageIndex(), ia.Statistics()])
 
 
+def test_hyparquet_counts_nulls_that_it_writes_as_text(tmp_path):
+    """In JSON columns, null is the text ``null``."""
+    path = write(tmp_path / "a.parquet", pa.table({"j": pa.array(["1", "null", "null"], pa.json_())}))
+    patient = Patient.read(path)
+    patient.footer.set(6, thrift.BINARY, b"hyparquet")
+    patient.write(path)
+    with_statistics(path, 0, lambda statistics: statistics.set(3, thrift.I64, 2))
+    for _ in range(2):
+        assert ia.open(path).count("j IS NULL") == 0
+        assert dict(ia.open(path).aggregate({"j": ["count"]})) == {"j": {"count": 3}}
+        ia.attach(path, [ia.Statistics()])
+
+
 # --- floats ---
 
 

@@ -57,7 +57,7 @@ export class Trust {
     // those of Polars and arrow2 are wrong for chunks with a dictionary only
     const isMiscounted = isOldArrow || (is('parquet-cpp-arrow') && type.physical === 'BYTE_ARRAY' && leaf.inStruct) ||
       (is('duckdb') && isBefore(version, [1, 1])) || (is('polars') && isBefore(version, [2])) || is('arrow2') ||
-      is('kuzu') || is('lbug') || (isParquetGo && writer === 'parquet-go')
+      is('kuzu') || is('lbug') || (is('hyparquet') && type.logical === 'JSON') || (isParquetGo && writer === 'parquet-go')
     this.usesNullCounts = isComputed || !isMiscounted
     this.usesBloomFilters = type.physical !== 'BOOLEAN' && type.logical !== 'FLOAT16' &&
       !(type.logical === 'DECIMAL' && type.physical === 'BYTE_ARRAY')

@@ -5,6 +5,7 @@ import { test } from 'node:test'
 import { Trust } from '../src/trust.js'
 
 const DOUBLE = { physical: 'DOUBLE', isFloat: true, isSigned: true, leaf: { ordinal: 0, order: 1, isFlat: true } }
+/** @type {any} */
 const INT64 = { ...DOUBLE, physical: 'INT64', isFloat: false }
 
 /** @param {string} createdBy @param {any} type */
@@ -29,4 +30,10 @@ test('bounds of floats that leave out numbers beside NaN, and null counts', () =
     assert.deepEqual(trustOf(createdBy, DOUBLE), { bounds, nullCounts }, createdBy)
     assert.deepEqual(trustOf(createdBy, INT64), { bounds: true, nullCounts }, createdBy)
   }
+})
+
+test('null counts of JSON columns', () => {
+  const json = { ...INT64, physical: 'BYTE_ARRAY', logical: 'JSON' }
+  assert.equal(new Trust(/** @type {any} */ ({ createdBy: 'hyparquet' }), json, undefined).usesNullCounts, false)
+  assert.equal(trustOf('hyparquet', INT64).nullCounts, true)
 })
