@@ -266,15 +266,16 @@ RULES = (
         "parquet-cpp",
         (Claim.BOUNDS, Claim.NULL_COUNT, Claim.EXACT_BOUNDS),
         _may_be_arrow_dictionary,
-        "{name} before 11.0 computes bounds of a dictionary from its first batch (GH-15042, observed in 6.0 to "
-        "10.0) or from unused entries, and null counts as 0 (ARROW-12513, observed in 2.0 to 5.0)",
+        "{name} before 11.0 computes bounds of a dictionary from its first batch (GH-15042, observed in 6.0 "
+        "to 10.0) or from unused entries, and null counts as 0 (ARROW-12513, observed in 2.0 to 5.0)",
         before=(11,),
     ),
     Rule(
         "parquet-cpp",
         (Claim.BOUNDS,),
         _is_binary_decimal,
-        "{name} before 4.0 compares decimals as unsigned bytes (PARQUET-1655, observed in pyarrow 2.0 and 3.0)",
+        "{name} before 4.0 compares decimals as unsigned bytes (PARQUET-1655, observed in pyarrow 2.0 and "
+        "3.0)",
         before=(4,),
     ),
     Rule(
@@ -355,7 +356,8 @@ RULES = (
         "polars",
         (Claim.BOUNDS,),
         _is_binary_decimal,
-        "{name} before 2.0 compares the bounds of pages of decimals as unsigned bytes (observed in 1.20 to 1.38)",
+        "{name} before 2.0 compares the bounds of pages of decimals as unsigned bytes (observed in 1.20 to "
+        "1.38)",
         before=(2,),
     ),
     Rule(
