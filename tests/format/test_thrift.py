@@ -238,3 +238,11 @@ def test_tree_edits():
     tree.remove(1)
     tree.remove(1)
     assert thrift.parse_tree(thrift.serialize_tree(tree))[0] == thrift.Struct({9: (thrift.BINARY, b"x")})
+
+
+def test_structs_whose_fields_are_not_accessed_are_copied():
+    inner = b"\x05\x02\x0a\x00"  # field 1 in the long form, which is written in the short one
+    tree, _ = thrift.parse_tree(b"\x1c" + inner + b"\x1c" + inner + b"\0")
+    assert tree.get(2).unparsed == inner
+    assert tree.get(1).get(1) == 5
+    assert thrift.serialize_tree(tree) == b"\x1c" + b"\x15\x0a\x00" + b"\x1c" + inner + b"\0"
