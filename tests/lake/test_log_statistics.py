@@ -213,3 +213,16 @@ def test_bounds_of_floats_that_became_doubles(tmp_path):
         assert [one["id"] for one in table.scan("c = ?", parameters=[value]).to_pylist()] == [row]
     scan = table.scan("c = 6")
     assert (scan.count(), scan.report.files_opened) == (0, 1)
+
+
+def test_characters_that_json_escapes_as_two(tmp_path):
+    """deltalake reads an escaped U+20000 as U+10000, and U+10FFFF as U+FFFFF, so maxima are too small."""
+    texts = ["a", "\U0001f600", "\U00020000", "b\U0010ffff"]
+    files = [(text[:1], pa.table({"t": [text]}), {}, None) for text in texts]
+    bounds = {text[:1]: logged({"t": text}, {"t": text}, {"t": 0}) for text in texts}
+    write_log(tmp_path, struct_of(column("t", "string")), files, statistics=bounds)
+    table = ia.open(deltalake.DeltaTable(tmp_path))
+    for text in texts:
+        assert table.count("t = ?", parameters=[text]) == 1
+    scan = table.scan("t = 'c'")
+    assert (scan.count(), scan.report.files_opened) == (0, 0)

@@ -178,6 +178,9 @@ _MAX_DIGITS = 15
 #: No UTF-8 text contains this byte, so a text that starts with a truncated bound precedes the bound with it.
 _BEYOND_TEXT = b"\xff"
 
+#: The first byte of a character above U+FFFF, which JSON may escape as two; deltalake reads some too small.
+_ASTRAL = re.compile(rb"[\xf0-\xf4]")
+
 
 class LogColumn(NamedTuple):
     """The statistics of one column, with one value per file. Null is an unknown value.
@@ -284,7 +287,8 @@ class LogStatistics:
         data_type = comparison_type(ordering.arrow_type)
         if ordering.is_bytes:
             widened = np.empty(len(high), dtype=object)
-            widened[:] = [key + _BEYOND_TEXT for key in high.tolist()]
+            kept = (_ASTRAL.split(key, 1)[0] if self.is_json else key for key in high.tolist())
+            widened[:] = [key + _BEYOND_TEXT for key in kept]
             return low, widened
         if not self.is_json:
             return low, high
