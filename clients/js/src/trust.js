@@ -36,7 +36,7 @@ export class Trust {
     const isWrong = isBytes && (isOldArrow || is('parquet-go') ||
       (is('parquet-cpp') && type.logical === 'DECIMAL' && isBefore(version, [4])) ||
       (is('parquet-mr') && isBefore(version, [1, 8, 0])))
-    const isParquetGo = is('parquet-go') && isBefore(version, [1]) // that of Arrow has versions from 6 on
+    const isParquetGo = is('parquet-go') && isBefore(version, [1]) // that of Arrow writes 1.0.0 and above
     const ignoresNaN = type.isFloat && (isParquetGo || (is('parquet-mr') && isBefore(version, [1, 10])) || !writer)
     this.hasOrder = hasOrder
     // those of text are wrong in files of version 2 only
