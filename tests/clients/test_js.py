@@ -14,8 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.format import thrift
+from intarsia.format.structs import ColumnIndex
 from tests.clients.reader import CLIENT, answers, literal, what_is_missing
 from tests.conformance.questions import matching_rows
+from tests.reading.surgery import Patient
 
 if missing := what_is_missing():
     pytest.skip(missing, allow_module_level=True)
@@ -157,3 +160,24 @@ def test_a_chunk_of_nulls(tmp_path, codec):
     pq.write_table(pa.table({"x": column}), path, row_group_size=5, compression=codec)
     (answer,) = answers([{"path": str(path), "where": [["x", "is null", None]]}])
     assert answer["rows"] == [[0, 5]]
+
+
+@pytest.mark.parametrize(
+    ("writer", "wrong", "where", "is_ignored"),
+    [
+        ("parquet-mr version 1.17.1 (build 1)", {"null_pages": [True] * 3}, ["x", "=", 7], True),
+        ("Polars", {"null_counts": [0] * 3}, ["x", "is null", None], False),
+    ],
+)
+def test_null_pages_and_null_counts_that_are_wrong(tmp_path, writer, wrong, where, is_ignored):
+    table = pa.table({"x": [None, *range(29)]})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, write_page_index=True, write_batch_size=10, max_rows_per_page=10)
+    patient = Patient.read(path)
+    patient.footer.set(6, thrift.BINARY, writer.encode())
+    patient.change_index(ColumnIndex, 0, 0, lambda index: index._replace(**wrong))
+    patient.write(path)
+    (answer,) = answers([{"path": str(path), "where": [where]}])
+    ((start, stop),) = answer["rows"]
+    assert list(range(start, stop)) == matching_rows(table, [where])
+    assert bool(answer["ignored"]) == is_ignored

@@ -260,7 +260,7 @@ export class IndexedFile {
     const width = (/** @type {[number, number] | undefined} */ range) => (range ? range[1] - range[0] : 0)
     ofChunks(
       `page index(${condition.leaf.name})`, chunks.filter(chunk => chunk.columnIndex && chunk.offsetIndex && trust.hasOrder && trust.usesPageIndex(chunk)),
-      chunk => width(chunk.columnIndex) + width(chunk.offsetIndex), chunk => pagesThatMightMatch(this.source, condition, chunk),
+      chunk => width(chunk.columnIndex) + width(chunk.offsetIndex), chunk => pagesThatMightMatch(this.source, condition, chunk, trust),
     )
     if (condition.isLookup && trust.usesBloomFilters) {
       ofChunks(

@@ -33,20 +33,31 @@ export async function mightMatchBloom(source, condition, chunk) {
   return condition.values.some(value => condition.type.bloomHashes(value).some(hash => sbbfContains(filter.blocks, hash)))
 }
 
-/** The rows of the pages that might match. @param {Source} source @param {Condition} condition @param {Chunk} chunk @returns {Promise<Rows>} */
-export async function pagesThatMightMatch(source, condition, chunk) {
+/**
+ * The rows of the pages that might match.
+ *
+ * @param {Source} source
+ * @param {Condition} condition
+ * @param {Chunk} chunk
+ * @param {Trust} trust
+ * @returns {Promise<Rows>}
+ */
+export async function pagesThatMightMatch(source, condition, chunk, trust) {
   const ranges = [/** @type {[number, number]} */ (chunk.columnIndex), /** @type {[number, number]} */ (chunk.offsetIndex)]
   const [columns, offsets] = (await Promise.all(ranges.map(([start, stop]) => source.slice(start, stop))))
     .map(data => deserializeTCompactProtocol({ view: new DataView(data), offset: 0 }))
   const starts = offsets.field_1.map((/** @type {any} */ page) => Number(page.field_3))
-  const { field_1: nullPages, field_2: lows, field_3: highs, field_5: nullCounts } = columns
+  const { field_1: nullPages, field_2: lows, field_3: highs } = columns
+  const nullCounts = trust.usesPageNullCounts ? columns.field_5 : undefined
   check([nullPages, lows, highs, nullCounts ?? starts].every(list => list.length === starts.length), 'the lists of the page index differ in length')
   check(starts[0] === 0 && starts.every((/** @type {number} */ row, /** @type {number} */ i) => row < (starts[i + 1] ?? chunk.numRows)), 'the pages of the page index do not ascend')
   return merge(starts.flatMap((/** @type {number} */ row, /** @type {number} */ page) => {
+    const stop = starts[page + 1] ?? chunk.numRows
+    check(!nullPages[page] || !nullCounts || Number(nullCounts[page]) === stop - row, 'a null page of the page index has values')
     /** @type {Facts} */
     const facts = nullPages[page] ? { hasValues: false } : { low: condition.type.ofBytes(lows[page]), high: condition.type.ofBytes(highs[page]) }
     if (nullCounts) facts.hasNulls = Number(nullCounts[page]) > 0
-    return condition.mightMatch(facts) ? [[chunk.start + row, chunk.start + (starts[page + 1] ?? chunk.numRows)]] : []
+    return condition.mightMatch(facts) ? [[chunk.start + row, chunk.start + stop]] : []
   }))
 }
 

@@ -3,9 +3,56 @@
 /** @import { Footer, Chunk } from './footer.js' */
 /** @import { Directory } from './directory.js' */
 /** @import { ValueType } from './values.js' */
+/** @typedef {'bounds' | 'lowerBounds' | 'deprecatedBounds' | 'nullCounts' | 'pageNullCounts' | 'pageIndex'} Claim */
 
 const TYPE_ORDER = 1
 const IEEE_754_TOTAL_ORDER = 2
+
+const isAny = () => true
+/** @param {ValueType} type */
+const isBytes = type => type.physical.endsWith('BYTE_ARRAY')
+/** @param {ValueType} type */
+const isByteArray = type => type.physical === 'BYTE_ARRAY'
+/** @param {ValueType} type */
+const isFloat = type => type.isFloat
+/** @param {ValueType} type */
+const isInList = type => !type.leaf.isFlat
+/** @param {ValueType} type */
+const isDecimalOfBytes = type => isBytes(type) && type.logical === 'DECIMAL'
+
+/**
+ * The errors of writers: a part of the name, in lower case (empty for files without a name), the first version without the error, the
+ * columns that are affected, and what is not used of them. More columns are listed than in docs/format.md where that is simpler.
+ *
+ * @type {[string, number[] | undefined, (type: ValueType) => boolean, Claim[]][]}
+ */
+const RULES = [
+  ['parquet-mr', [1, 8, 0], isBytes, ['bounds']],
+  ['parquet-mr', [1, 10], isFloat, ['bounds', 'deprecatedBounds']],
+  ['parquet-go', undefined, isBytes, ['bounds']],
+  ['parquet-go', undefined, isAny, ['pageIndex']],
+  ['parquet-go', [1], isFloat, ['bounds', 'deprecatedBounds']], // that of Arrow writes 1.0.0 and above
+  ['', undefined, isFloat, ['bounds', 'deprecatedBounds']],
+  ['hyparquet', undefined, isInList, ['pageIndex']],
+  ['hyparquet', undefined, type => type.logical === 'JSON', ['nullCounts', 'pageNullCounts']],
+  ['parquet-cpp-arrow', undefined, type => isByteArray(type) && type.leaf.inStruct, ['nullCounts', 'pageNullCounts']],
+  ['parquet-cpp', [11], isByteArray, ['bounds', 'nullCounts']],
+  ['parquet-cpp', [4], isDecimalOfBytes, ['bounds']],
+  ['fastparquet', undefined, isAny, ['deprecatedBounds']],
+  ['duckdb', [1, 1], isAny, ['nullCounts']],
+  ['polars', [2], isAny, ['nullCounts', 'pageNullCounts']],
+  ['polars', [2, 1], isFloat, ['bounds', 'pageIndex']],
+  ['polars', [1], isBytes, ['bounds', 'pageIndex']],
+  ['polars', [2], isByteArray, ['lowerBounds']],
+  ['polars', [2], isDecimalOfBytes, ['bounds']],
+  ['polars', [2, 1], type => type.bits === 32 && !type.isSigned, ['bounds']],
+  ['arrow2', undefined, isAny, ['nullCounts']],
+  ['kuzu', undefined, isAny, ['nullCounts']],
+  ['lbug', undefined, isAny, ['nullCounts']],
+  ['clickhouse', [26, 5], type => isInList(type) || isByteArray(type), ['pageIndex']],
+  ['clickhouse', [26, 5], type => type.logical === 'JSON' || type.logical === 'UUID', ['bounds', 'pageIndex']],
+  ['parquet-rs', [60], type => isByteArray(type) && type.logical === 'DECIMAL', ['bounds', 'pageIndex']],
+]
 
 /** @param {string} createdBy @returns {[string, number[] | undefined]} */
 function writerOf(createdBy) {
@@ -27,42 +74,23 @@ export class Trust {
   constructor(footer, type, directory) {
     const { leaf } = type
     const [writer, version] = writerOf(footer.createdBy)
-    const is = (/** @type {string} */ name) => writer.includes(name)
-    const isBytes = type.physical.endsWith('BYTE_ARRAY')
+    const doubted = new Set(RULES.filter(([name, before, applies]) =>
+      (name ? writer.includes(name) : !writer) && (!before || isBefore(version, before)) && applies(type)).flatMap(rule => rule[3]))
+    // github.com/xitongsys, by the whole name
+    if (writer === 'parquet-go' && isBefore(version, [1])) doubted.add('nullCounts')
     const isComputed = directory?.computed_statistics?.includes?.(leaf.ordinal) ?? false
-    const hasOrder = leaf.order === TYPE_ORDER || (leaf.order === IEEE_754_TOTAL_ORDER && type.isFloat)
-    // those of text are wrong if it was an Arrow dictionary
-    const isOldArrow = is('parquet-cpp') && type.physical === 'BYTE_ARRAY' && isBefore(version, [11])
-    const isWrong = isBytes && (isOldArrow || is('parquet-go') ||
-      (is('parquet-cpp') && type.logical === 'DECIMAL' && isBefore(version, [4])) ||
-      (is('parquet-mr') && isBefore(version, [1, 8, 0])))
-    const isParquetGo = is('parquet-go') && isBefore(version, [1]) // that of Arrow writes 1.0.0 and above
-    const ignoresNaN = type.isFloat && (isParquetGo || (is('parquet-mr') && isBefore(version, [1, 10])) || !writer)
-    this.hasOrder = hasOrder
-    // those of text are wrong in files of version 2 only
-    const excludesValues = is('polars') &&
-      ((type.isFloat && isBefore(version, [2, 1])) || (isBytes && isBefore(version, [1])))
-    const isClickHouse = is('clickhouse') && isBefore(version, [26, 5])
-    const isMerged = is('polars') && ((isBytes && type.logical === 'DECIMAL' && isBefore(version, [2])) ||
-      (type.bits === 32 && !type.isSigned && isBefore(version, [2, 1])))
-    const isMisordered = is('parquet-rs') && isBefore(version, [60]) &&
-      type.logical === 'DECIMAL' && type.physical === 'BYTE_ARRAY'
-    const isOverwritten = isClickHouse && (type.logical === 'JSON' || type.logical === 'UUID')
-    this.usesBounds = hasOrder &&
-      (isComputed || !(isWrong || ignoresNaN || excludesValues || isOverwritten || isMisordered || isMerged))
-    this.usesLowerBounds = isComputed || !(is('polars') && type.physical === 'BYTE_ARRAY' && isBefore(version, [2]))
-    // signed comparison is wrong for these, and fastparquet's are wrong for more columns than it is worth to list
-    this.usesDeprecatedBounds = !isBytes && type.isSigned && type.physical !== 'BOOLEAN' && !is('fastparquet') &&
-      !ignoresNaN
-    // those of Polars and arrow2 are wrong for chunks with a dictionary only
-    const isMiscounted = isOldArrow || (is('parquet-cpp-arrow') && type.physical === 'BYTE_ARRAY' && leaf.inStruct) ||
-      (is('duckdb') && isBefore(version, [1, 1])) || (is('polars') && isBefore(version, [2])) || is('arrow2') ||
-      is('kuzu') || is('lbug') || (is('hyparquet') && type.logical === 'JSON') || (isParquetGo && writer === 'parquet-go')
-    this.usesNullCounts = isComputed || !isMiscounted
+    /** @param {Claim} claim */
+    const isUsed = claim => isComputed || !doubted.has(claim)
+    this.hasOrder = leaf.order === TYPE_ORDER || (leaf.order === IEEE_754_TOTAL_ORDER && type.isFloat)
+    this.usesBounds = this.hasOrder && isUsed('bounds')
+    this.usesLowerBounds = isUsed('lowerBounds')
+    this.usesNullCounts = isUsed('nullCounts')
+    this.usesPageNullCounts = !doubted.has('pageNullCounts')
+    // signed comparison is wrong for some types
+    this.usesDeprecatedBounds = !isBytes(type) && type.isSigned && type.physical !== 'BOOLEAN' && !doubted.has('deprecatedBounds')
     this.usesBloomFilters = type.physical !== 'BOOLEAN' && type.logical !== 'FLOAT16' &&
       !(type.logical === 'DECIMAL' && type.physical === 'BYTE_ARRAY')
-    this.distrustsPageIndex = is('parquet-go') || (is('hyparquet') && !leaf.isFlat) || excludesValues || isMisordered ||
-      (isClickHouse && (!leaf.isFlat || type.physical === 'BYTE_ARRAY' || isOverwritten))
+    this.distrustsPageIndex = doubted.has('pageIndex')
     this.directory = directory
   }
 

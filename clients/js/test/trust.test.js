@@ -37,3 +37,24 @@ test('null counts of JSON columns', () => {
   assert.equal(new Trust(/** @type {any} */ ({ createdBy: 'hyparquet' }), json, undefined).usesNullCounts, false)
   assert.equal(trustOf('hyparquet', INT64).nullCounts, true)
 })
+
+test('other writers', () => {
+  for (const [createdBy, type, changed] of /** @type {[string, any, any][]} */ ([
+    ['Polars version 1.36.1', { ...INT64, physical: 'BYTE_ARRAY', logical: 'STRING' }, { usesLowerBounds: false, usesNullCounts: false, usesPageNullCounts: false }],
+    ['Polars version 2.0.0', DOUBLE, { usesBounds: false, distrustsPageIndex: true }],
+    ['Polars version 2.0.0', { ...INT64, physical: 'INT32', bits: 32, isSigned: false }, { usesBounds: false, usesDeprecatedBounds: false }],
+    ['kuzu', INT64, { usesNullCounts: false }],
+    ['lbug', INT64, { usesNullCounts: false }],
+    ['duckdb version v1.0.0', INT64, { usesNullCounts: false }],
+    ['duckdb version v1.1.0', INT64, {}],
+    ['fastparquet-python version 2024.11.0', INT64, { usesDeprecatedBounds: false }],
+    ['ClickHouse v25.8.2.1-lts', { ...INT64, physical: 'BYTE_ARRAY', logical: 'JSON' }, { usesBounds: false, distrustsPageIndex: true }],
+    ['ClickHouse version 26.5.0', { ...INT64, physical: 'BYTE_ARRAY', logical: 'JSON' }, {}],
+    ['parquet-rs version 59.3.0', { ...INT64, physical: 'BYTE_ARRAY', logical: 'DECIMAL' }, { usesBounds: false, distrustsPageIndex: true }],
+    ['parquet-cpp-arrow version 10.0.1', { ...INT64, physical: 'BYTE_ARRAY', logical: 'STRING' }, { usesBounds: false, usesNullCounts: false }],
+    ['parquet-cpp version 1.5.1-SNAPSHOT', { ...INT64, physical: 'FIXED_LEN_BYTE_ARRAY', logical: 'DECIMAL' }, { usesBounds: false }],
+  ])) {
+    const of = (/** @type {string} */ name) => ({ ...new Trust(/** @type {any} */ ({ createdBy: name }), type, undefined) })
+    assert.deepEqual(of(createdBy), { ...of('another'), ...changed }, createdBy)
+  }
+})
