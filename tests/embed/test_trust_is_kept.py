@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.embed import Bloom, PageIndex, Statistics, attach, detach
 from intarsia.file import ParquetInput
-from intarsia.file.trust import Claim
+from intarsia.file.writers import Claim
 from intarsia.format import thrift
 from intarsia.format.enums import Type
 from tests.conftest import CORPUS, SHARED

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from intarsia.file.trust import RULES, Claim, Trust, TrustedValue, parse_writer
+from intarsia.file.trust import Trust, TrustedValue
+from intarsia.file.writers import RULES, Claim, parse_writer
 from intarsia.format.enums import ConvertedType, Encoding, Type
 from intarsia.format.footer import Footer, schema_leaves
 from intarsia.format.structs import (

@@ -18,7 +18,7 @@ from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
 from intarsia.file.chunks import dictionary_range
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
-from intarsia.file.trust import Claim
+from intarsia.file.writers import Claim
 from intarsia.indexes.bloom import filter_exists
 from intarsia.indexes.statistics import statistics_bounds
 from intarsia.storage import ByteRange, LocalFile

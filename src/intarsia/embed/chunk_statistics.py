@@ -18,7 +18,7 @@ from intarsia.embed.page_index import HOLDS_NAN, OfAllColumns
 from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError, PredicateError
 from intarsia.file import ParquetInput
-from intarsia.file.trust import Claim
+from intarsia.file.writers import Claim
 from intarsia.format import structs
 from intarsia.format.bloom import (
     FilterLocation,

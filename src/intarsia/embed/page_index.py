@@ -20,7 +20,7 @@ from intarsia.embed.leaf_values import Counts, PageBounds, cut_bounds, page_boun
 from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ParquetInput
-from intarsia.file.trust import Claim
+from intarsia.file.writers import Claim
 from intarsia.format import thrift
 from intarsia.format.enums import Type
 from intarsia.format.footer import chunk_range

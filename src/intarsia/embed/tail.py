@@ -16,7 +16,7 @@ from intarsia.embed.structures import Blob
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ChunkKey
 from intarsia.file.synthetic import footer_parts
-from intarsia.file.trust import STATISTICS_CLAIMS
+from intarsia.file.writers import STATISTICS_CLAIMS
 from intarsia.format.blob import BLOB_ALIGNMENT_BYTES
 from intarsia.format.directory import (
     DIRECTORY_VERSION,

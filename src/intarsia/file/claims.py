@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
-from intarsia.file.trust import parse_writer
+from intarsia.file.writers import parse_writer
 from intarsia.format.enums import DICTIONARY_ENCODINGS, CompressionCodec, Encoding, PageType, Type
 from intarsia.format.footer import Footer, Leaf, chunk_range
 from intarsia.format.levels import count_run_values, page_levels, split_levels

@@ -15,7 +15,8 @@ from intarsia.errors import IntarsiaError
 from intarsia.file.chunks import UNKNOWN, ChunkOutlines
 from intarsia.file.decode import outlines_of
 from intarsia.file.schema import FileSchema, file_schema
-from intarsia.file.trust import Trust, parse_writer
+from intarsia.file.trust import Trust
+from intarsia.file.writers import parse_writer
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
 from intarsia.format.footer import Footer, Leaf, parse_footer
 from intarsia.format.page_index import PageLocations, PageRows

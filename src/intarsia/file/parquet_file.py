@@ -15,7 +15,7 @@ import pyarrow as pa
 from intarsia.errors import CorruptFileError, FormatError, IntarsiaError
 from intarsia.file.chunks import ChunkOutlines
 from intarsia.file.metadata import ChunkKey, FileMetadata, Ignored, RawFooter, naming_errors
-from intarsia.file.trust import Claim, trusts_checksums
+from intarsia.file.writers import Claim, trusts_checksums
 from intarsia.format.directory import Directory, FoundDirectory
 from intarsia.format.footer import (
     HEAD_BYTES,

@@ -14,7 +14,7 @@ import pyarrow as pa
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.trust import Claim
+from intarsia.file.writers import Claim
 from intarsia.format.bloom import (
     BLOCK_BYTES,
     HEADER_BYTES,

@@ -12,7 +12,7 @@ import numpy as np
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.trust import Claim
+from intarsia.file.writers import Claim
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex

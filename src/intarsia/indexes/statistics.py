@@ -10,7 +10,7 @@ import numpy as np
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
-from intarsia.file.trust import Claim
+from intarsia.file.writers import Claim
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf
 from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, call_or_ignore

@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, field
 from intarsia.ahead import Completion
 from intarsia.errors import IntarsiaError, ObjectStoreError, ReplacedWhileReadError
 from intarsia.file import Ignored, ParquetInput
-from intarsia.file.trust import Claim
+from intarsia.file.writers import Claim
 from intarsia.format.footer import chunk_range
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.planner import Planner

@@ -14,7 +14,7 @@ from intarsia.amounts import are
 from intarsia.check.verification.chunk import CheckedChunk, sum_of
 from intarsia.check.verification.findings import Findings
 from intarsia.errors import CorruptFileError
-from intarsia.file.trust import Claim
+from intarsia.file.writers import Claim
 from intarsia.format.enums import BoundaryOrder, Type
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import BoundingBox, Statistics

@@ -23,7 +23,7 @@ from intarsia.file import FileMetadata, ParquetInput
 from intarsia.file.claims import check_row_count
 from intarsia.file.metadata import RawFooter
 from intarsia.file.schema import FileSchema
-from intarsia.file.trust import Claim
+from intarsia.file.writers import Claim
 from intarsia.format.bloom import FilterLocation
 from intarsia.format.directory import Entry
 from intarsia.format.enums import Type

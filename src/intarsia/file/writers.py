@@ -1,0 +1,433 @@
+"""The errors of writers: which metadata of a file is not trusted, given the writer that its footer names.
+
+`RULES` lists them, each with the evidence in its reason. Ignoring correct metadata makes scans slower, and
+trusting wrong metadata loses rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from intarsia.format.enums import DICTIONARY_ENCODINGS, Type
+from intarsia.format.footer import Footer, Leaf
+from intarsia.format.structs import ColumnMetaData
+from intarsia.records import dataclass
+
+BYTES = (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY)
+
+
+class Claim(str, Enum):  # a text's hash, unlike an enum's, is computed in C
+    """A claim of metadata about data."""
+
+    BOUNDS = "min_value and max_value enclose the values"
+    LOWER_BOUND = "min_value is a lower bound, if the bounds are trusted"
+    DEPRECATED_BOUNDS = "min and max enclose the values"
+    EXACT_BOUNDS = "bounds that are not marked as truncated are values"
+    NULL_COUNT = "null counts of chunks are correct"
+    PAGE_NULL_COUNT = "null counts of pages are correct"
+    PAGE_INDEX = "the locations, rows and bounds of pages in the page index are correct"
+    PAGE_BOUNDS = "the bounds of pages in the page index are correct"
+    PAGE_HEADERS = "the writer's page index has the same statistics as its page headers"
+    BLOOM_FILTER = "values that the filter excludes are absent"
+    PAGE_CHECKSUM = "checksums in page headers are those of the pages"
+
+
+#: The claims of chunk statistics in their current form.
+STATISTICS_CLAIMS = (Claim.BOUNDS, Claim.LOWER_BOUND, Claim.EXACT_BOUNDS, Claim.NULL_COUNT)
+
+
+class WrittenColumn(NamedTuple):
+    """A column, or a chunk of it, as its writer describes it.
+
+    Attributes:
+        meta: The metadata of a chunk; None for all chunks. A rule that applies to one chunk applies to all.
+        arrow_type: The column's Arrow type; None if it is unknown.
+    """
+
+    footer: Footer
+    leaf: Leaf
+    meta: ColumnMetaData | None
+    arrow_type: pa.DataType | None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A known error of a writer.
+
+    Attributes:
+        writer: A part of the writer's name, in lower case; empty for files without a name.
+        claims: The claims that are not trusted.
+        applies: A function that returns whether a column, or a chunk of it, is affected.
+        reason: The error, and the version in which it was observed.
+        before: The first version without the error; None if there is none yet.
+    """
+
+    writer: str
+    claims: tuple[Claim, ...]
+    applies: Callable[[WrittenColumn], bool]
+    reason: str
+    before: tuple[int, ...] | None = None
+
+
+def _is_binary(case: WrittenColumn) -> bool:
+    return case.leaf.type in BYTES
+
+
+def _is_byte_array_of_version_2(case: WrittenColumn) -> bool:
+    return case.leaf.type == Type.BYTE_ARRAY and case.footer.metadata.version == 2
+
+
+def _is_byte_array_in_struct(case: WrittenColumn) -> bool:
+    return case.leaf.type == Type.BYTE_ARRAY and len(case.leaf.path) > 1
+
+
+def _is_blob_in_struct(case: WrittenColumn) -> bool:
+    return _is_byte_array_in_struct(case) and case.leaf.logical is None
+
+
+def _is_byte_array(case: WrittenColumn) -> bool:
+    return case.leaf.type == Type.BYTE_ARRAY
+
+
+def _is_binary_decimal(case: WrittenColumn) -> bool:
+    return _is_binary(case) and case.leaf.logical_name == "DECIMAL"
+
+
+def _is_decimal_of_varying_length(case: WrittenColumn) -> bool:
+    return _is_byte_array(case) and case.leaf.logical_name == "DECIMAL"
+
+
+def _is_json_or_uuid(case: WrittenColumn) -> bool:
+    return case.leaf.logical_name in ("JSON", "UUID")
+
+
+def _is_in_list(case: WrittenColumn) -> bool:
+    return not case.leaf.is_flat
+
+
+def _is_uint32(case: WrittenColumn) -> bool:
+    integer = case.leaf.logical.INTEGER if case.leaf.logical else None
+    return integer is not None and integer.bitWidth == 32 and not integer.isSigned
+
+
+def _is_float(case: WrittenColumn) -> bool:
+    return case.leaf.type in (Type.FLOAT, Type.DOUBLE) or case.leaf.logical_name == "FLOAT16"
+
+
+def _is_named_parquet_go(case: WrittenColumn) -> bool:
+    """Return whether the name of the writer is not the path of a module."""
+    return parse_writer(case.footer.created_by)[0] == "parquet-go"
+
+
+def _has_dictionary(case: WrittenColumn) -> bool:
+    meta = case.meta
+    if meta is None or meta.dictionary_page_offset is not None:
+        return True
+    return not DICTIONARY_ENCODINGS.isdisjoint(meta.encodings)  # some writers do not write the offset
+
+
+def _has_text_dictionary(case: WrittenColumn) -> bool:
+    return case.leaf.type == Type.BYTE_ARRAY and case.leaf.logical is not None and _has_dictionary(case)
+
+
+def _may_contain_nat(case: WrittenColumn) -> bool:
+    return case.leaf.max_definition_level == 0 and case.leaf.logical_name in ("TIMESTAMP", "TIME")
+
+
+def _is_utc_timestamp(case: WrittenColumn) -> bool:
+    timestamp = case.leaf.logical.TIMESTAMP if case.leaf.logical else None
+    return timestamp is not None and timestamp.isAdjustedToUTC
+
+
+def _may_be_arrow_dictionary(case: WrittenColumn) -> bool:
+    """Return whether a column may have been a dictionary, which the Arrow schema, if present, records."""
+    if case.leaf.type != Type.BYTE_ARRAY or not _has_dictionary(case):
+        return False
+    is_recorded = case.arrow_type is not None and b"ARROW:schema" in case.footer.key_values
+    return not is_recorded or pa.types.is_dictionary(case.arrow_type)
+
+
+def _may_be_arrow_dictionary_with_nulls(case: WrittenColumn) -> bool:
+    statistics = case.meta.statistics if case.meta is not None else None
+    return _may_be_arrow_dictionary(case) and (statistics is None or statistics.null_count != 0)
+
+
+RULES = (
+    Rule(
+        "parquet-mr",
+        (Claim.BOUNDS,),
+        _is_binary,
+        "parquet-mr before 1.8.0 wrote wrong bounds of binary columns (PARQUET-251)",
+        before=(1, 8, 0),
+    ),
+    Rule(
+        "parquet-mr",
+        (Claim.BOUNDS, Claim.DEPRECATED_BOUNDS),
+        _is_float,
+        "parquet-mr before 1.10.0 leaves pages that begin with NaN out of bounds (observed in 1.6.0 to "
+        "1.9.0)",
+        before=(1, 10, 0),
+    ),
+    Rule(
+        "parquet-go",
+        (Claim.BOUNDS,),
+        _is_binary,
+        "{name} truncates the upper bounds of binary columns without incrementing them",
+    ),
+    Rule(
+        "parquet-go",
+        (Claim.PAGE_INDEX,),
+        lambda _: True,
+        "{name} wrote page sizes without headers, counted values as rows, or truncated upper bounds",
+    ),
+    Rule(
+        "parquet-go",
+        (Claim.BOUNDS, Claim.DEPRECATED_BOUNDS),
+        _is_float,
+        "{name}, except that of Arrow, which writes its version, leaves numbers beside NaN out of bounds "
+        "(observed in github.com/parquet-go 0.23 to 0.32, segmentio and xitongsys 1.6.2)",
+        before=(1,),
+    ),
+    Rule(
+        "",
+        (Claim.BOUNDS, Claim.DEPRECATED_BOUNDS),
+        _is_float,
+        "github.com/xitongsys/parquet-go before 1.5.2, which does not write its name, leaves numbers beside "
+        "NaN out of bounds (observed in 1.5.1)",
+    ),
+    Rule(
+        "parquet-go",
+        (Claim.NULL_COUNT,),
+        _is_named_parquet_go,
+        "{name}, except that of Arrow, which writes its version, does not count a null at the start of a "
+        "page, or counts it for each row (observed in github.com/xitongsys 1.6.2)",
+        before=(1,),
+    ),
+    Rule(
+        "hyparquet",
+        (Claim.PAGE_INDEX,),
+        _is_in_list,
+        "{name} wrote pages that start within a row",
+    ),
+    Rule(
+        "hyparquet",
+        (Claim.NULL_COUNT, Claim.PAGE_NULL_COUNT),
+        lambda case: case.leaf.logical_name == "JSON",
+        "{name} wrote nulls of JSON columns as the text null, and counted them (observed in hyparquet-writer "
+        "0.3 to 0.9)",
+    ),
+    Rule(
+        "parquet-cpp-arrow",
+        (Claim.NULL_COUNT, Claim.PAGE_NULL_COUNT, Claim.EXACT_BOUNDS),
+        _is_byte_array_in_struct,
+        "{name} counts dictionary entries below a null struct as values (observed in 26.0)",
+    ),
+    Rule(
+        "parquet-cpp-arrow",
+        (Claim.EXACT_BOUNDS,),
+        _may_be_arrow_dictionary_with_nulls,
+        "{name} includes the dictionary entry in the position of a null in bounds (observed in 26.0)",
+    ),
+    Rule(
+        "parquet-cpp",
+        (Claim.BOUNDS, Claim.NULL_COUNT, Claim.EXACT_BOUNDS),
+        _may_be_arrow_dictionary,
+        "{name} before 11.0 computes bounds of a dictionary from its first batch (GH-15042, observed in 6.0 "
+        "to 10.0) or from unused entries, and null counts as 0 (ARROW-12513, observed in 2.0 to 5.0)",
+        before=(11,),
+    ),
+    Rule(
+        "parquet-cpp",
+        (Claim.BOUNDS,),
+        _is_binary_decimal,
+        "{name} before 4.0 compares decimals as unsigned bytes (PARQUET-1655, observed in pyarrow 2.0 and "
+        "3.0)",
+        before=(4,),
+    ),
+    Rule(
+        "fastparquet",
+        (Claim.DEPRECATED_BOUNDS,),
+        _has_dictionary,
+        "{name} uses the first and the last category as bounds of a categorical column, and only these have "
+        "dictionaries (observed in 2026.9.0)",
+    ),
+    Rule(
+        "fastparquet",
+        (Claim.DEPRECATED_BOUNDS,),
+        _may_contain_nat,
+        "{name} stores NaT as a number in columns without nulls, and omits it from bounds "
+        "(observed in 2026.9.0)",
+    ),
+    Rule(
+        "fastparquet",
+        (Claim.DEPRECATED_BOUNDS,),
+        _is_utc_timestamp,
+        "{name} writes wrong bounds of UTC timestamps outside the years 1 to 9999 (observed in 2026.9.0)",
+    ),
+    Rule(
+        "duckdb",
+        (Claim.EXACT_BOUNDS,),
+        _is_blob_in_struct,
+        "{name} treats bytes of fixed-size binary below a null struct as values (observed in 2.0.0)",
+    ),
+    Rule(
+        "duckdb",
+        (Claim.EXACT_BOUNDS,),
+        _has_text_dictionary,
+        "{name} before 1.5.3 includes all values of an ENUM in bounds, and only these and repeated texts "
+        "have dictionaries (observed in 1.5.0 to 1.5.2)",
+        before=(1, 5, 3),
+    ),
+    Rule(
+        "duckdb",
+        (Claim.NULL_COUNT,),
+        lambda _: True,
+        "{name} before 0.10 adds the nulls of all row groups before, and before 1.1 it does not write its "
+        "version (observed in 0.7.1 and 0.9.2)",
+        before=(1, 1),
+    ),
+    Rule(
+        "polars",
+        (Claim.NULL_COUNT, Claim.PAGE_NULL_COUNT),
+        _has_dictionary,
+        "{name} before 2.0 multiplies null counts of columns with a dictionary by the number of pages "
+        "(observed in 1.38 to 1.44), or writes 0 (observed in 0.20.10)",
+        before=(2,),
+    ),
+    Rule(
+        "polars",
+        (Claim.BOUNDS, Claim.PAGE_BOUNDS),
+        _is_float,
+        "{name} before 2.1 writes bounds that exclude numbers beside NaN, and null pages that have values "
+        "(observed in 0.20 to 2.0)",
+        before=(2, 1),
+    ),
+    Rule(
+        "polars",
+        (Claim.BOUNDS, Claim.PAGE_BOUNDS),
+        _is_byte_array_of_version_2,
+        "{name} before 1.0 writes wrong bounds of text beside pages of nulls, in files of version 2 "
+        "(observed in 0.20.10)",
+        before=(1,),
+    ),
+    Rule(
+        "polars",
+        (Claim.LOWER_BOUND, Claim.EXACT_BOUNDS),
+        _is_byte_array,
+        "{name} before 2.0 omits pages whose minimum is empty from the lower bound (observed in 0.20.31 "
+        "to 1.36)",
+        before=(2,),
+    ),
+    Rule(
+        "polars",
+        (Claim.BOUNDS,),
+        _is_binary_decimal,
+        "{name} before 2.0 compares the bounds of pages of decimals as unsigned bytes (observed in 1.20 to "
+        "1.38)",
+        before=(2,),
+    ),
+    Rule(
+        "polars",
+        (Claim.BOUNDS,),
+        _is_uint32,
+        "{name} before 2.1 merges the bounds of pages of unsigned numbers wrongly (observed in 1.20 to 2.0)",
+        before=(2, 1),
+    ),
+    Rule(
+        "arrow2",
+        (Claim.NULL_COUNT,),
+        _has_dictionary,
+        "{name} writes 0 as the null count of columns with a dictionary (observed in Polars 0.14 and 0.15)",
+    ),
+    Rule(
+        "kuzu",
+        (Claim.NULL_COUNT,),
+        lambda _: True,
+        "{name} adds the nulls of all row groups before (observed in 0.0.12 and 0.11.3)",
+    ),
+    Rule(
+        "lbug",
+        (Claim.NULL_COUNT,),
+        lambda _: True,
+        "{name} adds the nulls of all row groups before (observed in Ladybug 0.12 to 0.17; 0.20 does not, "
+        "but it does not write its version)",
+    ),
+    Rule(
+        "clickhouse",
+        (Claim.PAGE_INDEX,),
+        _is_in_list,
+        "{name} before 25.8 counts values as rows (observed in 25.5)",
+        before=(25, 8),
+    ),
+    Rule(
+        "clickhouse",
+        (Claim.PAGE_BOUNDS,),
+        _is_byte_array,
+        "{name} before 26.5 writes empty bounds of pages with values above 4 KiB (observed in 25.5 and 25.8)",
+        before=(26, 5),
+    ),
+    Rule(
+        "clickhouse",
+        (Claim.BOUNDS, Claim.PAGE_BOUNDS),
+        _is_json_or_uuid,
+        "{name} before 26.5 overwrites bounds with later values (observed with JSON in 25.8)",
+        before=(26, 5),
+    ),
+    Rule(
+        "parquet-rs",
+        (Claim.BOUNDS, Claim.PAGE_BOUNDS),
+        _is_decimal_of_varying_length,
+        "{name} before 60 misjudges negative decimals of different lengths (observed in 50.0 and 59.3)",
+        before=(60,),
+    ),
+    Rule(
+        "parquet.jl",
+        (Claim.PAGE_CHECKSUM,),
+        lambda _: True,
+        "{name} writes 0 as the checksum of every page (observed in 0.6.0; 0.8.6 does the same)",
+    ),
+)
+
+
+_VERSION = re.compile(r"^(?P<name>[\w./\-]+)(?: \(\w+\))?(?: version v?(?P<version>\d+(?:\.\d+)*))?")
+
+
+def parse_writer(created_by: str) -> tuple[str, tuple[int, ...]]:
+    """Return the name and the version of a writer; the version may be empty.
+
+    Example:
+        >>> parse_writer("parquet-mr version 1.9.0 (build 38262e2)")
+        ('parquet-mr', (1, 9, 0))
+        >>> parse_writer("github.com/segmentio/parquet-go(build )")
+        ('github.com/segmentio/parquet-go', ())
+        >>> parse_writer("DuckDB version v1.4.4 (build 6ddac802ff)")
+        ('duckdb', (1, 4, 4))
+    """
+    text = created_by.strip().lower()
+    if text.startswith("github.com/"):
+        return re.split(r"[\s(]", text, maxsplit=1)[0], ()
+    match = _VERSION.match(text)
+    if match is None:
+        return text, ()
+    version = match["version"]
+    return match["name"], tuple(int(part) for part in version.split(".")) if version else ()
+
+
+@lru_cache(maxsize=64)
+def rules_of(created_by: str) -> tuple[Rule, ...]:
+    """Return the rules for a writer; most writers have none."""
+    name, version = parse_writer(created_by)
+    named = [rule for rule in RULES if (rule.writer in name if rule.writer else not name)]
+    return tuple(rule for rule in named if rule.before is None or version < rule.before)
+
+
+@lru_cache(maxsize=64)
+def trusts_checksums(created_by: str) -> bool:
+    """Return whether the checksums of pages that a writer has written are trusted."""
+    return not any(Claim.PAGE_CHECKSUM in rule.claims for rule in rules_of(created_by))
