@@ -380,6 +380,23 @@ def test_wrong_offset_index_is_replaced(tmp_path):
     assert found[0, 0][1].page_locations == good[0, 0][1].page_locations
 
 
+@pytest.mark.parametrize(("offset", "in_metadata"), [(4, False), (6, False), (14, True)])
+def test_a_structure_outside_the_file_is_removed(tmp_path, offset, in_metadata):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": range(100)}), path)
+
+    def damage(tree):
+        chunk = tree.get(4).items[0].get(1).items[0]
+        place = chunk.get(3) if in_metadata else chunk
+        place.set(offset, thrift.I64, 1_000_000)
+        place.set(offset + 1, thrift.I32, 50)
+
+    edit_footer(path, damage)
+    assert not ia.verify(path).ok
+    attach(path, [Distinct("x")])
+    assert ia.verify(path).ok
+
+
 def test_bounds_without_column_orders_are_removed(path):
     """Declaring an order would make these undefined bounds valid."""
     edit_footer(path, lambda tree: tree.remove(7))

@@ -126,18 +126,17 @@ class Original:
     def carried_states(self) -> dict[ChunkKey, ChunkState]:
         """Return `present_states` with the bytes of attached structures instead of their ranges."""
 
-        def carried(location: Placed) -> Placed:
-            if not isinstance(location, ByteRange) or not self.is_added(location):
-                return location
+        def carried(location: ByteRange) -> bytes | None:
             if not self.current.footer.contains_range(*location):
                 return None  # treat a damaged structure as missing
             return self.current.source.read(*location)
 
         states = self.present_states()
-        if self.directory is not None:
-            for key, state in states.items():
-                located = {name: carried(getattr(state, name)) for name in LOCATED}
-                states[key] = replace(state, **cast(dict[str, Any], located))
+        for key, state in states.items():
+            places = {name: getattr(state, name) for name in LOCATED}
+            added = {name: carried(place) for name, place in places.items() if self.is_added(place)}
+            if added:
+                states[key] = replace(state, **cast(dict[str, Any], added))
         return states
 
 

@@ -392,13 +392,12 @@ class FooterEdit:
 
     def head(self) -> bytes:
         """Serialize the first fields of the footer, up to its row groups, without their end."""
-        return serialize_tree(
-            Struct({key: of for key, of in self._tree.fields.items() if key <= _ROW_GROUPS})
-        )[:-1]
+        fields = {number: field for number, field in self._tree.fields.items() if number <= _ROW_GROUPS}
+        return serialize_tree(Struct(fields))[:-1]
 
     def rest(self) -> bytes:
         """Serialize the fields after the row groups."""
-        fields = {key: of for key, of in self._tree.fields.items() if key > _ROW_GROUPS}
+        fields = {number: field for number, field in self._tree.fields.items() if number > _ROW_GROUPS}
         return serialize_tree(Struct(fields), _ROW_GROUPS)
 
     def to_bytes(self) -> bytes:
