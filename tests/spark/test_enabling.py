@@ -353,6 +353,12 @@ def test_the_advice_of_the_planner(enabled, lake, failing):
     assert str(skip).endswith(skip.advice)
 
 
+@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan")])
+def test_a_time_limit_that_is_none(spark, seconds):
+    with pytest.raises(ValueError, match="timeout_seconds"):
+        ias.enable(spark, timeout_seconds=seconds)
+
+
 def test_an_unknown_version_of_spark(spark):
     class Other:
         version = "5.0.0"

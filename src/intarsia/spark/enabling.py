@@ -62,6 +62,7 @@ def enable(
 
     Raises:
         IntarsiaError: If the session is a Connect client, which cannot reach the optimizer.
+        ValueError: If the time limit is not a positive number.
 
     Example:
         >>> from intarsia import spark as ias
@@ -69,6 +70,8 @@ def enable(
         >>> spark.sql("SELECT * FROM parquet.`lake/` WHERE user = 42").show()  # doctest: +SKIP
         >>> print(*ias.last_skips(spark), sep="\n")  # doctest: +SKIP
     """
+    if not 0 < timeout_seconds < float("inf"):
+        raise ValueError(f"timeout_seconds is {timeout_seconds!r}; it must be a positive number")
     try:
         refuse_unplannable(spark)
     except UnsupportedFeatureError as error:
