@@ -1,6 +1,7 @@
 """The golden files of DataFusion's form, read as its blog describes the form, and by DataFusion.
 
-The entry of ``datafusion.parquet`` has kind version 1, that of ``datafusion-2.parquet`` has 2.
+The entry of ``datafusion.parquet`` has kind version 1, those of the others have 2.
+``datafusion-2-without-head.parquet`` is of a version that did not write the `head` of the directory.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pytest
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
-FILES = ("datafusion.parquet", "datafusion-2.parquet")
+FILES = ("datafusion.parquet", "datafusion-2-without-head.parquet", "datafusion-2.parquet")
 
 WORDS = [letter * times for letter in "abcdez" for times in (1, 2, 3)]
 

@@ -182,6 +182,9 @@ def test_the_corpus(corpus):
         "ARROW-GH-43605",
     ]  # fmt: skip
     found = {name: lines(next(corpus.rglob(f"{name}.parquet"))) for name in good}
+    # bounds of floats by old parquet-mr, which are right here
+    of_writer = "(scans ignore it, even if it is correct in this file)"
+    found = {name: [line for line in report if of_writer not in line] for name, report in found.items()}
     assert {name: report for name, report in found.items() if report} == {}
 
 
