@@ -24,7 +24,7 @@ const isDecimalOfBytes = type => isBytes(type) && type.logical === 'DECIMAL'
  * The errors of writers: a part of the name, in lower case (empty for files without a name), the first version without the error, the
  * columns that are affected, and what is not used of them. More columns are listed than in docs/format.md where that is simpler.
  *
- * @type {[string, number[] | undefined, (type: ValueType) => boolean, Claim[]][]}
+ * @type {[string, number[] | undefined, (type: ValueType, writer: string) => boolean, Claim[]][]}
  */
 const RULES = [
   ['parquet-mr', [1, 8, 0], isBytes, ['bounds']],
@@ -32,6 +32,7 @@ const RULES = [
   ['parquet-go', undefined, isBytes, ['bounds']],
   ['parquet-go', undefined, isAny, ['pageIndex']],
   ['parquet-go', [1], isFloat, ['bounds', 'deprecatedBounds']], // that of Arrow writes 1.0.0 and above
+  ['parquet-go', [1], (_, writer) => writer === 'parquet-go', ['nullCounts']], // github.com/xitongsys, by the whole name
   ['', undefined, isFloat, ['bounds', 'deprecatedBounds']],
   ['hyparquet', undefined, isInList, ['pageIndex']],
   ['hyparquet', undefined, type => type.logical === 'JSON', ['nullCounts', 'pageNullCounts']],
@@ -75,9 +76,7 @@ export class Trust {
     const { leaf } = type
     const [writer, version] = writerOf(footer.createdBy)
     const doubted = new Set(RULES.filter(([name, before, applies]) =>
-      (name ? writer.includes(name) : !writer) && (!before || isBefore(version, before)) && applies(type)).flatMap(rule => rule[3]))
-    // github.com/xitongsys, by the whole name
-    if (writer === 'parquet-go' && isBefore(version, [1])) doubted.add('nullCounts')
+      (name ? writer.includes(name) : !writer) && (!before || isBefore(version, before)) && applies(type, writer)).flatMap(rule => rule[3]))
     const isComputed = directory?.computed_statistics?.includes?.(leaf.ordinal) ?? false
     /** @param {Claim} claim */
     const isUsed = claim => isComputed || !doubted.has(claim)

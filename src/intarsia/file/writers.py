@@ -75,87 +75,91 @@ class Rule:
     before: tuple[int, ...] | None = None
 
 
-def _is_binary(case: WrittenColumn) -> bool:
-    return case.leaf.type in BYTES
+def _is_any(column: WrittenColumn) -> bool:  # noqa: ARG001
+    return True
 
 
-def _is_byte_array_of_version_2(case: WrittenColumn) -> bool:
-    return case.leaf.type == Type.BYTE_ARRAY and case.footer.metadata.version == 2
+def _is_binary(column: WrittenColumn) -> bool:
+    return column.leaf.type in BYTES
 
 
-def _is_byte_array_in_struct(case: WrittenColumn) -> bool:
-    return case.leaf.type == Type.BYTE_ARRAY and len(case.leaf.path) > 1
+def _is_byte_array(column: WrittenColumn) -> bool:
+    return column.leaf.type == Type.BYTE_ARRAY
 
 
-def _is_blob_in_struct(case: WrittenColumn) -> bool:
-    return _is_byte_array_in_struct(case) and case.leaf.logical is None
+def _is_byte_array_of_version_2(column: WrittenColumn) -> bool:
+    return _is_byte_array(column) and column.footer.metadata.version == 2
 
 
-def _is_byte_array(case: WrittenColumn) -> bool:
-    return case.leaf.type == Type.BYTE_ARRAY
+def _is_byte_array_in_struct(column: WrittenColumn) -> bool:
+    return _is_byte_array(column) and len(column.leaf.path) > 1
 
 
-def _is_binary_decimal(case: WrittenColumn) -> bool:
-    return _is_binary(case) and case.leaf.logical_name == "DECIMAL"
+def _is_blob_in_struct(column: WrittenColumn) -> bool:
+    return _is_byte_array_in_struct(column) and column.leaf.logical is None
 
 
-def _is_decimal_of_varying_length(case: WrittenColumn) -> bool:
-    return _is_byte_array(case) and case.leaf.logical_name == "DECIMAL"
+def _is_decimal_of_varying_length(column: WrittenColumn) -> bool:
+    return _is_byte_array(column) and column.leaf.logical_name == "DECIMAL"
 
 
-def _is_json_or_uuid(case: WrittenColumn) -> bool:
-    return case.leaf.logical_name in ("JSON", "UUID")
+def _is_binary_decimal(column: WrittenColumn) -> bool:
+    return _is_binary(column) and column.leaf.logical_name == "DECIMAL"
 
 
-def _is_in_list(case: WrittenColumn) -> bool:
-    return not case.leaf.is_flat
+def _is_json_or_uuid(column: WrittenColumn) -> bool:
+    return column.leaf.logical_name in ("JSON", "UUID")
 
 
-def _is_uint32(case: WrittenColumn) -> bool:
-    integer = case.leaf.logical.INTEGER if case.leaf.logical else None
+def _is_in_list(column: WrittenColumn) -> bool:
+    return not column.leaf.is_flat
+
+
+def _is_uint32(column: WrittenColumn) -> bool:
+    integer = column.leaf.logical.INTEGER if column.leaf.logical else None
     return integer is not None and integer.bitWidth == 32 and not integer.isSigned
 
 
-def _is_float(case: WrittenColumn) -> bool:
-    return case.leaf.type in (Type.FLOAT, Type.DOUBLE) or case.leaf.logical_name == "FLOAT16"
+def _is_float(column: WrittenColumn) -> bool:
+    return column.leaf.type in (Type.FLOAT, Type.DOUBLE) or column.leaf.logical_name == "FLOAT16"
 
 
-def _is_named_parquet_go(case: WrittenColumn) -> bool:
+def _is_named_parquet_go(column: WrittenColumn) -> bool:
     """Return whether the name of the writer is not the path of a module."""
-    return parse_writer(case.footer.created_by)[0] == "parquet-go"
+    return parse_writer(column.footer.created_by)[0] == "parquet-go"
 
 
-def _has_dictionary(case: WrittenColumn) -> bool:
-    meta = case.meta
+def _has_dictionary(column: WrittenColumn) -> bool:
+    meta = column.meta
     if meta is None or meta.dictionary_page_offset is not None:
         return True
     return not DICTIONARY_ENCODINGS.isdisjoint(meta.encodings)  # some writers do not write the offset
 
 
-def _has_text_dictionary(case: WrittenColumn) -> bool:
-    return case.leaf.type == Type.BYTE_ARRAY and case.leaf.logical is not None and _has_dictionary(case)
+def _has_text_dictionary(column: WrittenColumn) -> bool:
+    return _is_byte_array(column) and column.leaf.logical is not None and _has_dictionary(column)
 
 
-def _may_contain_nat(case: WrittenColumn) -> bool:
-    return case.leaf.max_definition_level == 0 and case.leaf.logical_name in ("TIMESTAMP", "TIME")
+def _may_contain_nat(column: WrittenColumn) -> bool:
+    return column.leaf.max_definition_level == 0 and column.leaf.logical_name in ("TIMESTAMP", "TIME")
 
 
-def _is_utc_timestamp(case: WrittenColumn) -> bool:
-    timestamp = case.leaf.logical.TIMESTAMP if case.leaf.logical else None
+def _is_utc_timestamp(column: WrittenColumn) -> bool:
+    timestamp = column.leaf.logical.TIMESTAMP if column.leaf.logical else None
     return timestamp is not None and timestamp.isAdjustedToUTC
 
 
-def _may_be_arrow_dictionary(case: WrittenColumn) -> bool:
+def _may_be_arrow_dictionary(column: WrittenColumn) -> bool:
     """Return whether a column may have been a dictionary, which the Arrow schema, if present, records."""
-    if case.leaf.type != Type.BYTE_ARRAY or not _has_dictionary(case):
+    if not _is_byte_array(column) or not _has_dictionary(column):
         return False
-    is_recorded = case.arrow_type is not None and b"ARROW:schema" in case.footer.key_values
-    return not is_recorded or pa.types.is_dictionary(case.arrow_type)
+    is_recorded = column.arrow_type is not None and b"ARROW:schema" in column.footer.key_values
+    return not is_recorded or pa.types.is_dictionary(column.arrow_type)
 
 
-def _may_be_arrow_dictionary_with_nulls(case: WrittenColumn) -> bool:
-    statistics = case.meta.statistics if case.meta is not None else None
-    return _may_be_arrow_dictionary(case) and (statistics is None or statistics.null_count != 0)
+def _may_be_arrow_dictionary_with_nulls(column: WrittenColumn) -> bool:
+    statistics = column.meta.statistics if column.meta is not None else None
+    return _may_be_arrow_dictionary(column) and (statistics is None or statistics.null_count != 0)
 
 
 RULES = (
@@ -183,7 +187,7 @@ RULES = (
     Rule(
         "parquet-go",
         (Claim.PAGE_INDEX,),
-        lambda _: True,
+        _is_any,
         "{name} wrote page sizes without headers, counted values as rows, or truncated upper bounds",
     ),
     Rule(
@@ -218,7 +222,7 @@ RULES = (
     Rule(
         "hyparquet",
         (Claim.NULL_COUNT, Claim.PAGE_NULL_COUNT),
-        lambda case: case.leaf.logical_name == "JSON",
+        lambda column: column.leaf.logical_name == "JSON",
         "{name} wrote nulls of JSON columns as the text null, and counted them (observed in hyparquet-writer "
         "0.3 to 0.9)",
     ),
@@ -287,7 +291,7 @@ RULES = (
     Rule(
         "duckdb",
         (Claim.NULL_COUNT,),
-        lambda _: True,
+        _is_any,
         "{name} before 0.10 adds the nulls of all row groups before, and before 1.1 it does not write its "
         "version (observed in 0.7.1 and 0.9.2)",
         before=(1, 1),
@@ -348,13 +352,13 @@ RULES = (
     Rule(
         "kuzu",
         (Claim.NULL_COUNT,),
-        lambda _: True,
+        _is_any,
         "{name} adds the nulls of all row groups before (observed in 0.0.12 and 0.11.3)",
     ),
     Rule(
         "lbug",
         (Claim.NULL_COUNT,),
-        lambda _: True,
+        _is_any,
         "{name} adds the nulls of all row groups before (observed in Ladybug 0.12 to 0.17; 0.20 does not, "
         "but it does not write its version)",
     ),
@@ -389,7 +393,7 @@ RULES = (
     Rule(
         "parquet.jl",
         (Claim.PAGE_CHECKSUM,),
-        lambda _: True,
+        _is_any,
         "{name} writes 0 as the checksum of every page (observed in 0.6.0; 0.8.6 does the same)",
     ),
 )
