@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 import intarsia as ia
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.format.directory import KEY
 from intarsia.format.structs import KeyValue
 from tests.reading.surgery import Patient
@@ -110,8 +110,8 @@ def with_unlisted(batch: pa.RecordBatch, value: bytes) -> pa.RecordBatch:
     return batch.replace_schema_metadata({**batch.schema.metadata, b"unlisted_granules": value})
 
 
-def key_value(value: bytes) -> thrift.Struct:
-    return thrift.parse_tree(thrift.serialize(KeyValue(KEY, value)))[0]
+def key_value(value: bytes) -> thrift_tree.Struct:
+    return thrift_tree.parse_tree(thrift.serialize(KeyValue(KEY, value)))[0]
 
 
 def add_entries(changed: Changed) -> None:
@@ -149,7 +149,7 @@ def expand(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def later_type(patient: Patient) -> None:
     """Declare a logical type that parquet-format does not have yet."""
-    later = thrift.Struct({19: (thrift.STRUCT, thrift.Struct({}))})
+    later = thrift_tree.Struct({19: (thrift.STRUCT, thrift_tree.Struct({}))})
     patient.element("other").set(LOGICAL_TYPE, thrift.STRUCT, later)
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from intarsia.file import ParquetInput
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.format.structs import ColumnIndex, OffsetIndex
 from tests.predicate.strategies import make_array
 
@@ -173,9 +173,9 @@ def edit_footer(path, change):
     with open(path, "rb") as file:
         raw = file.read()
     start = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
-    tree, _ = thrift.parse_tree(raw[start:-8])
+    tree, _ = thrift_tree.parse_tree(raw[start:-8])
     change(tree)
-    footer = thrift.serialize_tree(tree)
+    footer = thrift_tree.serialize_tree(tree)
     with open(path, "wb") as file:
         file.write(raw[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
     return tree

@@ -23,7 +23,7 @@ from intarsia.errors import (
     UnsupportedFeatureError,
 )
 from intarsia.file import ParquetInput
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.format.blob import unframe
 from intarsia.format.directory import belongs, parse_directory
 from intarsia.format.structs import OffsetIndex
@@ -221,8 +221,8 @@ def set_keys(changes):
         items = [item for item in tree.get(5).items if item.get(1) not in changes]
         for key, value in changes.items():
             if value is not None:
-                items.append(thrift.Struct({1: (thrift.BINARY, key), 2: (thrift.BINARY, value)}))
-        tree.set(5, thrift.LIST, thrift.List(thrift.STRUCT, items))
+                items.append(thrift_tree.Struct({1: (thrift.BINARY, key), 2: (thrift.BINARY, value)}))
+        tree.set(5, thrift.LIST, thrift_tree.List(thrift.STRUCT, items))
 
     return change
 
@@ -233,22 +233,22 @@ def test_foreign_keys_and_unknown_fields_survive(path):
         group = tree.get(4).items[0]
         group.set(32767, thrift.BINARY, b"an extension")
         group.set(900, thrift.I64, 7)
-        group.get(1).items[0].set(901, thrift.STRUCT, thrift.Struct({1: (thrift.BOOL_TRUE, True)}))
-        group.get(1).items[0].get(3).set(902, thrift.LIST, thrift.List(thrift.I32, [1, 2, 3]))
+        group.get(1).items[0].set(901, thrift.STRUCT, thrift_tree.Struct({1: (thrift.BOOL_TRUE, True)}))
+        group.get(1).items[0].get(3).set(902, thrift.LIST, thrift_tree.List(thrift.I32, [1, 2, 3]))
         tree.get(5).items.append(
-            thrift.Struct({1: (thrift.BINARY, b"\xff\x00"), 2: (thrift.BINARY, b"bytes")})
+            thrift_tree.Struct({1: (thrift.BINARY, b"\xff\x00"), 2: (thrift.BINARY, b"bytes")})
         )
-        tree.get(5).items.append(thrift.Struct({1: (thrift.BINARY, b"no value")}))
+        tree.get(5).items.append(thrift_tree.Struct({1: (thrift.BINARY, b"no value")}))
 
     tree = edit_footer(path, change)
     attach(path, ALL)
     with ParquetInput.open(path) as file:
-        new, _ = thrift.parse_tree(file.footer.raw)
+        new, _ = thrift_tree.parse_tree(file.footer.raw)
     assert new.get(500) == b"a field of a later version"
     group = new.get(4).items[0]
     assert group.get(32767) == b"an extension"
     assert group.get(900) == 7
-    assert group.get(1).items[0].get(901) == thrift.Struct({1: (thrift.BOOL_TRUE, True)})
+    assert group.get(1).items[0].get(901) == thrift_tree.Struct({1: (thrift.BOOL_TRUE, True)})
     assert group.get(1).items[0].get(3).get(902).items == [1, 2, 3]
     assert new.get(5).items[:-1] == tree.get(5).items
     assert new.get(5).items[-1].get(1) == b"intarsia"
@@ -276,7 +276,7 @@ def test_a_copied_directory_is_stale_and_replaced(path, tmp_path):
 
 def test_a_directory_of_a_later_version_is_not_changed(path):
     entry = {1: (thrift.BINARY, b"intarsia"), 2: (thrift.BINARY, b'{"version":2}')}
-    edit_footer(path, lambda tree: tree.get(5).items.append(thrift.Struct(entry)))
+    edit_footer(path, lambda tree: tree.get(5).items.append(thrift_tree.Struct(entry)))
     before = content(path)
     for action in (lambda: attach(path, ALL), lambda: detach(path)):
         with pytest.raises(NewerDirectoryError) as caught:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.format.footer import MAGIC
 from tests.effort import examples
 from tests.reading.surgery import Patient
@@ -28,7 +28,7 @@ def with_second_field(data):
     Readers use the first, but a footer whose fields are written in order can have only one.
     """
     patient = Patient(data)
-    footer = thrift.serialize_tree(patient.footer)
+    footer = thrift_tree.serialize_tree(patient.footer)
     assert footer.endswith(b"\0")
     second = bytes([thrift.STRUCT, 1 << 1, 0])  # an explicit field id, and an empty struct
     footer = footer[:-1] + second + b"\0"

@@ -24,7 +24,7 @@ from intarsia.format.directory import (
     parse_directory,
 )
 from intarsia.format.structs import KeyValue
-from intarsia.format.thrift import parse_tree
+from intarsia.format.thrift_tree import parse_tree
 from tests.counting import calls
 
 FINGERPRINT = "0123456789abcdef" * 2

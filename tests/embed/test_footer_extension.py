@@ -11,7 +11,7 @@ import intarsia as ia
 from intarsia.embed import Note
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.file import ParquetInput
-from intarsia.format import thrift
+from intarsia.format import thrift_tree
 
 ORIGINAL = (Path(__file__).parents[1] / "golden" / "original.parquet").read_bytes()
 UUID = bytes(range(16))
@@ -55,7 +55,7 @@ def path(tmp_path, request):
 
 def footer_tree(path):
     with ParquetInput.open(path) as file:
-        return thrift.parse_tree(file.footer.raw)[0]
+        return thrift_tree.parse_tree(file.footer.raw)[0]
 
 
 def extension_of(path):

@@ -11,7 +11,7 @@ import pytest
 import xxhash
 
 from intarsia.embed import PageIndex, attach, detach
-from intarsia.format.thrift import Struct, parse_tree
+from intarsia.format.thrift_tree import Struct, parse_tree
 from intarsia.indexes import Index
 
 GOLDEN = Path(__file__).parents[1] / "golden"

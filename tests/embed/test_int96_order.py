@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.format.structs import ColumnIndex
 from tests.embed.tables import page_indexes
 from tests.verify.damage import Damage
@@ -58,7 +58,7 @@ def rising(count=300):
 def order_of(path):
     raw = Path(path).read_bytes()
     length = int.from_bytes(raw[-8:-4], "little")
-    tree, _ = thrift.parse_tree(raw[-8 - length : -8])
+    tree, _ = thrift_tree.parse_tree(raw[-8 - length : -8])
     return [set(order.fields) for order in tree.get(7).items]
 
 
@@ -219,7 +219,7 @@ def damaged(path, low, high, member=3):
     write(path, [START + row for row in range(10)])
     damage = Damage(path)
     damage.statistics("t", min_value=low, max_value=high)
-    damage.tree.get(7).items[0] = thrift.Struct({member: (thrift.STRUCT, thrift.Struct())})
+    damage.tree.get(7).items[0] = thrift_tree.Struct({member: (thrift.STRUCT, thrift_tree.Struct())})
     damage.write()
     return str(path)
 

@@ -13,7 +13,7 @@ import pytest
 import intarsia as ia
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.file import ParquetInput
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.format.footer import chunk_range
 from intarsia.format.pages import walk_pages
 from tests.counting import calls
@@ -89,9 +89,9 @@ def change_statistics(path, change):
         start, stop = chunk_range(meta)
         data = bytearray(file.source.read(0, file.source.size()))
     page = [page for page in walk_pages(bytes(data[start:stop]), meta.num_values) if page.is_data][1]
-    tree, _ = thrift.parse_tree(bytes(data[start + page.start : start + page.body_start]))
+    tree, _ = thrift_tree.parse_tree(bytes(data[start + page.start : start + page.body_start]))
     change(tree.struct(5).struct(5))
-    header = thrift.serialize_tree(tree)
+    header = thrift_tree.serialize_tree(tree)
     assert len(header) == page.body_start - page.start
     data[start + page.start : start + page.body_start] = header
     with open(path, "wb") as file:

@@ -13,7 +13,7 @@ import intarsia as ia
 from intarsia.embed import PageIndex, Statistics, attach, detach
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.file import ParquetInput
-from intarsia.format import thrift
+from intarsia.format import thrift_tree
 from tests.counting import arguments_of
 from tests.effort import examples
 from tests.embed.tables import content, drawn_tables, edit_footer, expected_page, leaf_columns
@@ -209,7 +209,7 @@ def test_without_column_orders_all_bounds_are_recomputed(tmp_path):
         tree.remove(7)
         for chunk in chunk_trees(tree):  # bounds of an unknown order
             bounds = {field: (8, struct.pack("<q", 2)) for field in (5, 6)}
-            chunk.get(3).set(12, 12, thrift.Struct(bounds))
+            chunk.get(3).set(12, 12, thrift_tree.Struct(bounds))
 
     edit_footer(path, change)
     before = content(path)

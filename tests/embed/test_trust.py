@@ -10,7 +10,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.embed import PageIndex, Statistics, attach
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 
 CREATED_BY = 6
 
@@ -23,9 +23,9 @@ def written_by(path, writer: bytes, table=SORTED, **options) -> str:
     pq.write_table(table, path, **{"max_rows_per_page": 1_000, "use_dictionary": False} | options)
     data = path.read_bytes()
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    tree, _ = thrift.parse_tree(data, start)
+    tree, _ = thrift_tree.parse_tree(data, start)
     tree.set(CREATED_BY, thrift.BINARY, writer)
-    footer = thrift.serialize_tree(tree)
+    footer = thrift_tree.serialize_tree(tree)
     path.write_bytes(data[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
     return str(path)
 

@@ -18,7 +18,7 @@ import intarsia as ia
 from intarsia.embed import Bloom, PageIndex, Statistics, attach, detach
 from intarsia.file import ParquetInput
 from intarsia.file.writers import Claim
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.format.enums import Type
 from tests.conftest import CORPUS, SHARED
 from tests.effort import examples
@@ -147,7 +147,7 @@ def footers(draw, plain):
     if draw(st.booleans()):
         patient.footer.remove(COLUMN_ORDERS)
     for ordinal, name in enumerate(VALUES):
-        statistics = thrift.Struct()
+        statistics = thrift_tree.Struct()
         for low_field, high_field in ((MIN, MAX), (MIN_VALUE, MAX_VALUE)):
             low, high = map(encoded, LIES[name]) if draw(st.booleans()) else truth(name)
             for field, bound in ((low_field, low), (high_field, high)):

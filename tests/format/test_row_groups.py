@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intarsia.errors import CorruptFileError
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.format.row_groups import ColumnChunks, FooterBytes, outlines_of_chunks, parse_file_metadata
 from intarsia.format.structs import ColumnChunk, FileMetaData, OutlineOfChunk, OutlineOfMetaData, RowGroup
 from tests.effort import examples
@@ -89,15 +89,15 @@ def test_damaged_bytes_are_the_same_as_at_once_or_refused(metadata, data):
 def test_fields_in_another_order_and_unknown_ones():
     """Footers in an unusual order are left to the general codec."""
     metadata = FileMetaData(2, [], 0, [RowGroup([ColumnChunk(7)], 1, 0)] * 20, created_by=b"me")
-    tree, _ = thrift.parse_tree(thrift.serialize(metadata))
+    tree, _ = thrift_tree.parse_tree(thrift.serialize(metadata))
     for place in [tree, tree.structs(4)[0], tree.structs(4)[0].structs(1)[0]]:
-        place.set(900, thrift.LIST, thrift.List(thrift.BINARY, [b"unknown"] * 20))
-    raw = thrift.serialize_tree(tree)
+        place.set(900, thrift.LIST, thrift_tree.List(thrift.BINARY, [b"unknown"] * 20))
+    raw = thrift_tree.serialize_tree(tree)
     found = parse_file_metadata(footer_bytes(raw))
     assert found == metadata
     assert isinstance(found.row_groups[0].columns, ColumnChunks)
     tree.set(0, thrift.I32, 1)  # before the version
-    raw = thrift.serialize_tree(tree)
+    raw = thrift_tree.serialize_tree(tree)
     assert not isinstance(parse_file_metadata(footer_bytes(raw)).row_groups[0].columns, ColumnChunks)
     assert lazily(raw) == metadata
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from thrift.Thrift import TType
 
 from intarsia.errors import CorruptFileError
-from intarsia.format import structs, thrift
+from intarsia.format import structs, thrift, thrift_tree
 from tests.effort import examples
 
 DECLARED = [
@@ -73,7 +73,7 @@ def as_tree(value, ttype, args):
     if ttype == TType.DOUBLE:  # the tree keeps its bytes
         return pystruct.pack("<d", value)
     if ttype == TType.LIST:
-        return thrift.List(COMPACT[args[0]], [as_tree(item, args[0], args[1]) for item in value])
+        return thrift_tree.List(COMPACT[args[0]], [as_tree(item, args[0], args[1]) for item in value])
     if ttype == TType.STRING and isinstance(value, str):
         return value.encode()
     return value % 256 if ttype == TType.BYTE else value
@@ -84,7 +84,7 @@ def tree_of(struct):
     for field_id, ttype, name, args, _ in filter(None, struct.thrift_spec):
         if (value := getattr(struct, name)) is not None:
             fields[field_id] = (COMPACT[ttype], as_tree(value, ttype, args))
-    return thrift.Struct(fields)
+    return thrift_tree.Struct(fields)
 
 
 def test_every_struct_is_declared():
@@ -100,10 +100,10 @@ def test_codecs_agree(cls, data):
     value = data.draw(instances(cls))
     encoded = thrift.serialize(value)
     assert thrift.parse(cls, encoded) == (value, len(encoded))
-    tree, end = thrift.parse_tree(encoded)
+    tree, end = thrift_tree.parse_tree(encoded)
     assert end == len(encoded)
     assert tree == tree_of(value)
-    assert thrift.serialize_tree(tree) == encoded
+    assert thrift_tree.serialize_tree(tree) == encoded
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_position_within_other_bytes(cls, data):
     encoded = thrift.serialize(value)
     end = len(before) + len(encoded)
     assert thrift.parse(cls, before + encoded + after, len(before)) == (value, end)
-    assert thrift.parse_tree(before + encoded + after, len(before)) == (tree_of(value), end)
+    assert thrift_tree.parse_tree(before + encoded + after, len(before)) == (tree_of(value), end)
 
 
 def typed(depth):
@@ -138,7 +138,8 @@ def typed(depth):
             st.tuples(st.just(thrift.STRUCT), trees(depth - 1)),
             st.tuples(st.sampled_from([thrift.LIST, thrift.SET]), inner.flatmap(_lists_like)),
             st.tuples(
-                st.just(thrift.MAP), st.tuples(inner, inner).map(_one_entry) | st.just(thrift.Map(0, 0, []))
+                st.just(thrift.MAP),
+                st.tuples(inner, inner).map(_one_entry) | st.just(thrift_tree.Map(0, 0, [])),
             ),
         ]
     return st.one_of(simple)
@@ -146,25 +147,25 @@ def typed(depth):
 
 def _lists_like(item):
     kind, value = item
-    return st.integers(0, 20).map(lambda count: thrift.List(kind, [value] * count))
+    return st.integers(0, 20).map(lambda count: thrift_tree.List(kind, [value] * count))
 
 
 def _one_entry(pair):
     (key_type, key), (value_type, value) = pair
-    return thrift.Map(key_type, value_type, [(key, value)])
+    return thrift_tree.Map(key_type, value_type, [(key, value)])
 
 
 def trees(depth=2, first_id=1):
     """Structs of any fields."""
     fields = st.dictionaries(st.integers(first_id, 32767), typed(depth), max_size=5)
-    return fields.map(lambda found: thrift.Struct(dict(sorted(found.items()))))
+    return fields.map(lambda found: thrift_tree.Struct(dict(sorted(found.items()))))
 
 
 @settings(max_examples=examples(200))
 @given(trees())
 def test_trees_survive(tree):
-    encoded = thrift.serialize_tree(tree)
-    assert thrift.parse_tree(encoded) == (tree, len(encoded))
+    encoded = thrift_tree.serialize_tree(tree)
+    assert thrift_tree.parse_tree(encoded) == (tree, len(encoded))
 
 
 @pytest.mark.parametrize(
@@ -177,22 +178,22 @@ def test_fields_of_a_later_version_are_skipped_and_kept(cls, data):
     tree = tree_of(value)
     unknown = data.draw(trees(first_id=200)).fields
     tree.fields.update(unknown)
-    encoded = thrift.serialize_tree(tree)
+    encoded = thrift_tree.serialize_tree(tree)
     if not any(kind == thrift.UUID for kind, _ in _every_value(tree)):  # unknown to the C codec
         assert thrift.parse(cls, encoded) == (value, len(encoded))
-    assert thrift.parse_tree(encoded)[0] == tree
+    assert thrift_tree.parse_tree(encoded)[0] == tree
 
 
 def _every_value(value, kind=thrift.STRUCT):
     yield kind, value
-    if isinstance(value, thrift.Struct):
+    if isinstance(value, thrift_tree.Struct):
         for inner_kind, inner in value.fields.values():
             yield from _every_value(inner, inner_kind)
-    elif isinstance(value, thrift.List):
+    elif isinstance(value, thrift_tree.List):
         yield value.element_type, None
         for item in value.items:
             yield from _every_value(item, value.element_type)
-    elif isinstance(value, thrift.Map):
+    elif isinstance(value, thrift_tree.Map):
         for key, item in value.items:
             yield from _every_value(key, value.key_type)
             yield from _every_value(item, value.value_type)
@@ -206,7 +207,7 @@ def test_any_bytes_are_a_struct_or_refused(cls, data):
     for place in data.draw(st.lists(st.integers(0, len(encoded) - 1), max_size=3)):
         encoded[place] = data.draw(st.integers(0, 255))
     cut = bytes(encoded[: data.draw(st.integers(0, len(encoded)))])
-    for parse in (lambda: thrift.parse(cls, cut), lambda: thrift.parse_tree(cut)):
+    for parse in (lambda: thrift.parse(cls, cut), lambda: thrift_tree.parse_tree(cut)):
         try:
             _, end = parse()
         except CorruptFileError:
@@ -232,17 +233,19 @@ def test_structs_are_frozen():
 
 
 def test_tree_edits():
-    tree = thrift.Struct({1: (thrift.I32, 5)})
+    tree = thrift_tree.Struct({1: (thrift.I32, 5)})
     tree.set(9, thrift.BINARY, b"x")
     assert (tree.get(1), tree.get(9), tree.get(2), tree.get(2, "absent")) == (5, b"x", None, "absent")
     tree.remove(1)
     tree.remove(1)
-    assert thrift.parse_tree(thrift.serialize_tree(tree))[0] == thrift.Struct({9: (thrift.BINARY, b"x")})
+    assert thrift_tree.parse_tree(thrift_tree.serialize_tree(tree))[0] == thrift_tree.Struct(
+        {9: (thrift.BINARY, b"x")}
+    )
 
 
 def test_structs_whose_fields_are_not_accessed_are_copied():
     inner = b"\x05\x02\x0a\x00"  # field 1 in the long form, which is written in the short one
-    tree, _ = thrift.parse_tree(b"\x1c" + inner + b"\x1c" + inner + b"\0")
+    tree, _ = thrift_tree.parse_tree(b"\x1c" + inner + b"\x1c" + inner + b"\0")
     assert tree.get(2).unparsed == inner
     assert tree.get(1).get(1) == 5
-    assert thrift.serialize_tree(tree) == b"\x1c" + b"\x15\x0a\x00" + b"\x1c" + inner + b"\0"
+    assert thrift_tree.serialize_tree(tree) == b"\x1c" + b"\x15\x0a\x00" + b"\x1c" + inner + b"\0"

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 import intarsia as ia
 from intarsia.file import ParquetInput
-from intarsia.format import thrift
+from intarsia.format import thrift_tree
 from intarsia.format.footer import chunk_range
 from intarsia.format.pages import walk_pages
 from intarsia.format.structs import ColumnIndex, OffsetIndex
@@ -179,29 +179,29 @@ def _index_field(base: Base, draw: random.Random, cls: type) -> tuple[bytes, str
     group, leaf = draw.choice(base.chunks)
     if not patient.chunk(group, leaf).get(PLACES[cls][0]):
         return _footer_field(base, draw)
-    tree, _ = thrift.parse_tree(patient.index_bytes(cls, group, leaf))
+    tree, _ = thrift_tree.parse_tree(patient.index_bytes(cls, group, leaf))
     what = _change_field(tree, draw)
-    patient.put_index(cls, group, leaf, thrift.serialize_tree(tree))
+    patient.put_index(cls, group, leaf, thrift_tree.serialize_tree(tree))
     return patient.bytes(), f"{cls.__name__}, group {group}, leaf {leaf}: {what}"
 
 
-def _change_field(tree: thrift.Struct, draw: random.Random) -> str:
+def _change_field(tree: thrift_tree.Struct, draw: random.Random) -> str:
     """Change or remove one value below a struct."""
     places = list(_places(tree, ()))
     holder, key, path = draw.choice(places)
-    if isinstance(holder, thrift.Struct) and draw.random() < 0.1:
+    if isinstance(holder, thrift_tree.Struct) and draw.random() < 0.1:
         holder.remove(key)
         return f"{path} removed"
-    old = holder.get(key) if isinstance(holder, thrift.Struct) else holder.items[key]
+    old = holder.get(key) if isinstance(holder, thrift_tree.Struct) else holder.items[key]
     others = [found for found in places if found[2][:-1] == path[:-1]]
     if draw.random() < 0.3 and len(others) > 1:  # the value of a sibling
         other = draw.choice(others)
-        new = other[0].get(other[1]) if isinstance(other[0], thrift.Struct) else other[0].items[other[1]]
+        new = other[0].get(other[1]) if isinstance(other[0], thrift_tree.Struct) else other[0].items[other[1]]
         if type(new) is not type(old):
             new = _other_value(old, draw)
     else:
         new = _other_value(old, draw)
-    if isinstance(holder, thrift.Struct):
+    if isinstance(holder, thrift_tree.Struct):
         holder.fields[key] = (holder.fields[key][0], new)
     else:
         holder.items[key] = new
@@ -210,12 +210,12 @@ def _change_field(tree: thrift.Struct, draw: random.Random) -> str:
 
 def _places(node: Any, path: tuple) -> Any:
     """Yield the containers of simple values below a node, their keys, and their paths."""
-    if isinstance(node, thrift.Struct):
+    if isinstance(node, thrift_tree.Struct):
         entries = [(key, value) for key, (_, value) in node.fields.items()]
     else:
         entries = list(enumerate(node.items))
     for key, value in entries:
-        if isinstance(value, (thrift.Struct, thrift.List)):
+        if isinstance(value, (thrift_tree.Struct, thrift_tree.List)):
             yield from _places(value, (*path, key))
         else:
             yield node, key, (*path, key)

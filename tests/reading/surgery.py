@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.format.footer import MAGIC, TRAILER_BYTES
 from intarsia.format.structs import ColumnIndex, OffsetIndex
 from intarsia.lake.data_file import DataFile
@@ -22,7 +22,7 @@ class Patient:
     def __init__(self, data: bytes) -> None:
         self.footer_start = len(data) - TRAILER_BYTES - int.from_bytes(data[-TRAILER_BYTES:-4], "little")
         self.body = bytearray(data[: self.footer_start])
-        self.footer, _ = thrift.parse_tree(data[self.footer_start :])
+        self.footer, _ = thrift_tree.parse_tree(data[self.footer_start :])
 
     @classmethod
     def read(cls, path) -> Patient:
@@ -32,14 +32,14 @@ class Patient:
         Path(path).write_bytes(self.bytes())
 
     def bytes(self) -> bytes:
-        footer = thrift.serialize_tree(self.footer)
+        footer = thrift_tree.serialize_tree(self.footer)
         return bytes(self.body) + footer + len(footer).to_bytes(4, "little") + MAGIC
 
-    def chunk(self, row_group: int, leaf: int) -> thrift.Struct:
+    def chunk(self, row_group: int, leaf: int) -> thrift_tree.Struct:
         """The ColumnChunk of a leaf in a row group."""
         return self.footer.get(4).items[row_group].get(1).items[leaf]
 
-    def element(self, name: str) -> thrift.Struct:
+    def element(self, name: str) -> thrift_tree.Struct:
         """The SchemaElement of this name."""
         return next(item for item in self.footer.get(2).items if item.get(4) == name.encode())
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.format.structs import ColumnIndex, OffsetIndex
 from intarsia.storage import MemorySource
 from tests.effort import examples
@@ -213,7 +213,7 @@ def test_fewer_rows_than_the_footer_claims(files, where):
 
 def footer_of(data):
     patient = Patient(data)
-    return bytes(patient.body), thrift.serialize_tree(patient.footer)
+    return bytes(patient.body), thrift_tree.serialize_tree(patient.footer)
 
 
 def with_footer(body, footer):
@@ -243,7 +243,7 @@ def test_hostile_thrift_is_refused(files, tail):
             scan(data)
         assert caught.value.path == NAME
         with pytest.raises(ia.CorruptFileError):
-            thrift.parse_tree(start + HOSTILE_TAILS[tail])
+            thrift_tree.parse_tree(start + HOSTILE_TAILS[tail])
         assert time.process_time() - started < SECONDS
 
 
@@ -261,7 +261,7 @@ def test_schema_that_is_not_a_tree(files, element, children):
 
 def test_schema_of_a_hundred_thousand_levels(files):
     patient = Patient(files["v1"])
-    level = thrift.Struct({3: (thrift.I32, 1), 4: (thrift.BINARY, b"g"), 5: (thrift.I32, 1)})
+    level = thrift_tree.Struct({3: (thrift.I32, 1), 4: (thrift.BINARY, b"g"), 5: (thrift.I32, 1)})
     items = patient.footer.get(2).items
     items[1:1] = [level] * 100_000
     with pytest.raises(ia.CorruptFileError) as caught:
@@ -300,11 +300,11 @@ LIMITS = {thrift.I16: 15, thrift.I32: 31, thrift.I64: 63}
 
 
 def places(node, found):
-    if isinstance(node, thrift.Struct):
+    if isinstance(node, thrift_tree.Struct):
         for field_id, (_, value) in node.fields.items():
             found.append((node, field_id))
             places(value, found)
-    elif isinstance(node, thrift.List):
+    elif isinstance(node, thrift_tree.List):
         found.append((node, None))
         for item in node.items:
             places(item, found)
@@ -338,9 +338,9 @@ def poke_file(rng, data):
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         cls = rng.choice([OffsetIndex, ColumnIndex])
         if rng.random() < 0.25 and patient.chunk(0, 0).get(4):
-            tree, _ = thrift.parse_tree(patient.index_bytes(cls, 0, 0))
+            tree, _ = thrift_tree.parse_tree(patient.index_bytes(cls, 0, 0))
             poke(rng, tree)
-            patient.put_index(cls, 0, 0, thrift.serialize_tree(tree))
+            patient.put_index(cls, 0, 0, thrift_tree.serialize_tree(tree))
         else:
             poke(rng, patient.footer)
             break

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.lake.table import Table
 from tests.reading.pages import (
     RecordedDataFile,
@@ -310,7 +310,7 @@ def test_without_encoding_stats_only_the_old_encoding_is_proof(tmp_path):
 
     def old(meta):
         meta.remove(ENCODING_STATS)
-        meta.set(ENCODINGS, thrift.LIST, thrift.List(thrift.I32, [2, 3]))  # PLAIN_DICTIONARY, RLE
+        meta.set(ENCODINGS, thrift.LIST, thrift_tree.List(thrift.I32, [2, 3]))  # PLAIN_DICTIONARY, RLE
 
     changed(path, old)
     assert groups_read(path) == 0

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.format.enums import FieldRepetitionType
 from intarsia.format.structs import SchemaElement
 from tests.reading.surgery import Patient
@@ -25,7 +25,7 @@ def add_empty_group(patient, position, parent):
     optional = FieldRepetitionType.OPTIONAL
     for name, children in (("inner", 0), ("empty", 1)):
         element = SchemaElement(name, repetition_type=optional, num_children=children)
-        elements.insert(position, thrift.parse_tree(thrift.serialize(element))[0])
+        elements.insert(position, thrift_tree.parse_tree(thrift.serialize(element))[0])
     elements[parent].set(CHILDREN, thrift.I32, elements[parent].get(CHILDREN) + 1)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from tests.conftest import CORPUS
 from tests.effort import examples
 from tests.embed.tables import edit_footer
@@ -58,7 +58,7 @@ def set_order(path, leaf, member):
     """Give a leaf another column order: 1 TYPE_ORDER, 2 IEEE_754_TOTAL_ORDER, 3 INT96_TIMESTAMP_ORDER."""
 
     def change(tree):
-        tree.get(7).items[leaf] = thrift.Struct({member: (thrift.STRUCT, thrift.Struct())})
+        tree.get(7).items[leaf] = thrift_tree.Struct({member: (thrift.STRUCT, thrift_tree.Struct())})
 
     edit_footer(path, change)
 
@@ -150,8 +150,8 @@ def test_an_order_that_the_type_cannot_have_gives_bounds_no_meaning(tmp_path, me
     pq.write_table(pa.table({"x": np.arange(100), "row": np.arange(100)}), path, write_page_index=True)
 
     def change(tree):
-        empty = (thrift.STRUCT, thrift.Struct())
-        tree.get(7).items[0] = thrift.Struct(dict.fromkeys(members, empty))
+        empty = (thrift.STRUCT, thrift_tree.Struct())
+        tree.get(7).items[0] = thrift_tree.Struct(dict.fromkeys(members, empty))
         statistics = tree.get(4).items[0].get(1).items[0].get(3).get(12)
         for field in (1, 2):
             statistics.remove(field)

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from tests.reading.pages import open_recorded
 from tests.reading.surgery import Patient
 from tests.verify.damage import Damage
@@ -25,9 +25,9 @@ def file(tmp_path):
     damage = Damage(path)
     damage.page_header("x", 0, with_new_encoding)
     meta = damage.meta("x")
-    meta.set(ENCODINGS, thrift.LIST, thrift.List(thrift.I32, [NEW_ENCODING]))
+    meta.set(ENCODINGS, thrift.LIST, thrift_tree.List(thrift.I32, [NEW_ENCODING]))
     meta.get(ENCODING_STATS).items[0].set(2, thrift.I32, NEW_ENCODING)
-    new_type = thrift.Struct({NEW_TYPE: (thrift.STRUCT, thrift.Struct())})
+    new_type = thrift_tree.Struct({NEW_TYPE: (thrift.STRUCT, thrift_tree.Struct())})
     damage.tree.get(SCHEMA).items[2].set(LOGICAL_TYPE, thrift.STRUCT, new_type)
     damage.write()
     return path
@@ -105,7 +105,7 @@ def test_other_columns_are_rewritten(tmp_path):
     path, copy = tmp_path / "newer.parquet", tmp_path / "copy.parquet"
     pq.write_table(pa.table({"x": range(ROWS), "y": range(ROWS)}), path)
     damage = Damage(path)
-    new_type = thrift.Struct({NEW_TYPE: (thrift.STRUCT, thrift.Struct())})
+    new_type = thrift_tree.Struct({NEW_TYPE: (thrift.STRUCT, thrift_tree.Struct())})
     damage.tree.get(SCHEMA).items[2].set(LOGICAL_TYPE, thrift.STRUCT, new_type)
     damage.write()
     ia.write_table(ia.open(path).scan(columns=["x"]), copy)

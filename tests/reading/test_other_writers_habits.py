@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.format.enums import ConvertedType
 from intarsia.format.structs import ColumnIndex, OffsetIndex
 from tests.reading.exact import assert_same_rows
@@ -52,8 +52,8 @@ def declare_decimals(path, precision):
     element = patient.element("d")
     for field_id, number in ((6, ConvertedType.DECIMAL), (7, 2), (8, precision)):
         element.set(field_id, thrift.I32, int(number))
-    declared = thrift.Struct({1: (thrift.I32, 2), 2: (thrift.I32, precision)})
-    element.set(10, thrift.STRUCT, thrift.Struct({DECIMAL: (thrift.STRUCT, declared)}))
+    declared = thrift_tree.Struct({1: (thrift.I32, 2), 2: (thrift.I32, precision)})
+    element.set(10, thrift.STRUCT, thrift_tree.Struct({DECIMAL: (thrift.STRUCT, declared)}))
     patient.chunk(0, 0).get(CHUNK_META).remove(STATISTICS)
     return patient
 
@@ -475,9 +475,9 @@ def test_offset_index_of_a_later_version(tmp_path):
     path = write(tmp_path / "a.parquet", sorted_table())
     patient = Patient.read(path)
     for cls in (OffsetIndex, ColumnIndex):
-        tree, _ = thrift.parse_tree(patient.index_bytes(cls, 0, 0))
-        tree.set(99, thrift.STRUCT, thrift.Struct({1: (thrift.BINARY, b"new")}))
-        patient.put_index(cls, 0, 0, thrift.serialize_tree(tree))
+        tree, _ = thrift_tree.parse_tree(patient.index_bytes(cls, 0, 0))
+        tree.set(99, thrift.STRUCT, thrift_tree.Struct({1: (thrift.BINARY, b"new")}))
+        patient.put_index(cls, 0, 0, thrift_tree.serialize_tree(tree))
     patient.write(path)
     assert pages_read(path, "key = 7", "word") == 1
 

@@ -13,7 +13,7 @@ import pytest
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import ColumnNotFoundError, IntarsiaError, UnsupportedFeatureError, WriteError
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.spark.checksums import (
     Checksums,
     batches_of_counted_rows,
@@ -277,7 +277,9 @@ def test_a_logical_type_of_a_later_version_is_refused(spark, tmp_path):
     for name in ("a.parquet", "b.parquet"):
         pq.write_table(pa.table({"x": range(10), "y": range(10)}), folder / name)
     damage = Damage(folder / "b.parquet")
-    damage.tree.get(2).items[2].set(10, thrift.STRUCT, thrift.Struct({19: (thrift.STRUCT, thrift.Struct())}))
+    damage.tree.get(2).items[2].set(
+        10, thrift.STRUCT, thrift_tree.Struct({19: (thrift.STRUCT, thrift_tree.Struct())})
+    )
     damage.write()
     with pytest.raises(Exception, match=r"b\.parquet"):  # of py4j, or of Connect
         quietly(spark, folder, tmp_path / "new", sort_by="x")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from intarsia.embed.tail import FooterEdit
 from intarsia.file import ParquetInput
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.format.blob import checksum, frame
 from intarsia.format.directory import KEY, parse_directory
 from intarsia.format.enums import Encoding, FieldRepetitionType, PageType, Type
@@ -42,7 +42,7 @@ class Damage:
         with ParquetInput.open(self.path) as file:
             self.footer = file.footer
         self.body = bytearray(self.data[: self.footer.start])
-        self.tree, _ = thrift.parse_tree(self.footer.raw)
+        self.tree, _ = thrift_tree.parse_tree(self.footer.raw)
 
     def leaf(self, column):
         return next(leaf.ordinal for leaf in self.footer.leaves if leaf.name == column)
@@ -62,7 +62,7 @@ class Damage:
                "is_max_value_exact": 7, "is_min_value_exact": 8, "nan_count": 9}  # fmt: skip
         meta = self.meta(column)
         if meta.get(12) is None:
-            meta.set(12, thrift.STRUCT, thrift.Struct())
+            meta.set(12, thrift.STRUCT, thrift_tree.Struct())
         for name, value in changes.items():
             kind = {bool: thrift.BOOL_TRUE, int: thrift.I64, bytes: thrift.BINARY}.get(type(value))
             meta.get(12).remove(ids[name])
@@ -114,7 +114,7 @@ class Damage:
         self.body[start + found.start : start + found.body_start] = new
 
     def write(self):
-        raw = thrift.serialize_tree(self.tree)
+        raw = thrift_tree.serialize_tree(self.tree)
         with open(self.path, "wb") as file:
             file.write(bytes(self.body) + raw + len(raw).to_bytes(4, "little") + MAGIC)
 
@@ -177,7 +177,7 @@ def change_payload(path, change, **entry_changes):
 def _write_directory(damage, directory):
     edit = FooterEdit(damage.footer.raw)
     edit.set_key_value(KEY, directory.to_json())
-    damage.tree, _ = thrift.parse_tree(edit.to_bytes())
+    damage.tree, _ = thrift_tree.parse_tree(edit.to_bytes())
     damage.write()
 
 

@@ -11,7 +11,7 @@ from intarsia.check.verification import RULES, verify
 from intarsia.embed import Bloom, PageIndex, attach
 from intarsia.embed.tail import FooterEdit
 from intarsia.errors import CorruptFileError
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.structs import BloomFilterHash, BloomFilterHeader, ColumnIndex, OffsetIndex, PageHeader
 from intarsia.indexes.distinct import Distinct
@@ -127,7 +127,7 @@ class TestColumnIndex:
         damage.put_column_index("x", ColumnIndex([False], [nan], [nan], 0, [0], nan_counts=[3]))
         damage.write()
         assert {finding.rule for finding in found(path)} == {"bound-is-nan"}
-        damage.tree.get(7).items[0] = thrift.Struct({2: (thrift.STRUCT, thrift.Struct())})
+        damage.tree.get(7).items[0] = thrift_tree.Struct({2: (thrift.STRUCT, thrift_tree.Struct())})
         damage.write()
         assert found(path) == []
         change_column_index(path, column="x", null_pages=[True])
@@ -214,7 +214,7 @@ class TestColumnIndex:
         path = str(tmp_path / "one.parquet")
         pq.write_table(pa.table({"id": [1, 2]}), path, write_statistics=True, write_page_index=True)
         damage = Damage(path)
-        damage.tree.get(7).items[0] = thrift.Struct({9: (thrift.STRUCT, thrift.Struct())})
+        damage.tree.get(7).items[0] = thrift_tree.Struct({9: (thrift.STRUCT, thrift_tree.Struct())})
         damage.write()
         assert {finding.rule for finding in found(path)} == {"no-column-order"}
 
@@ -574,7 +574,7 @@ class TestEmbedded:
         directory = pq.read_metadata(path).metadata[b"intarsia"]
         edit = FooterEdit((damage := Damage(path)).footer.raw)
         edit.set_key_value(b"intarsia", directory.replace(b'"version":1', b'"version":2', 1))
-        damage.tree, _ = thrift.parse_tree(edit.to_bytes())
+        damage.tree, _ = thrift_tree.parse_tree(edit.to_bytes())
         damage.write()
         self.only(path, "directory-newer", "note")
 

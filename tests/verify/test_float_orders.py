@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from tests.verify.damage import Damage
 
 NAN = float("nan")
@@ -17,7 +17,7 @@ def write(path, values, order=2):
     """A file of one page with a page index, under the total order."""
     pq.write_table(pa.table({"x": values}), path, use_dictionary=False, write_statistics=False)
     damage = Damage(path)
-    damage.tree.get(7).items[0] = thrift.Struct({order: (thrift.STRUCT, thrift.Struct())})
+    damage.tree.get(7).items[0] = thrift_tree.Struct({order: (thrift.STRUCT, thrift_tree.Struct())})
     damage.write()
     ia.attach(path, [ia.PageIndex(), ia.Statistics()])
     return str(path)

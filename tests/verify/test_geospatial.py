@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.format import thrift
+from intarsia.format import thrift, thrift_tree
 from tests.conftest import CORPUS
 from tests.verify.damage import Damage
 
@@ -61,17 +61,17 @@ def write(path, values, box=None, types=None, logical=17):
         pa.table({"g": pa.array(values, pa.binary())}), path, write_statistics=False, store_schema=False
     )
     damage = Damage(path)
-    kind = thrift.Struct({logical: (thrift.STRUCT, thrift.Struct())}) if logical else None
+    kind = thrift_tree.Struct({logical: (thrift.STRUCT, thrift_tree.Struct())}) if logical else None
     element = damage.tree.get(2).items[1]
     element.remove(6)
     if kind is not None:
         element.set(10, thrift.STRUCT, kind)
-    statistics = thrift.Struct()
+    statistics = thrift_tree.Struct()
     if box is not None:
         fields = {BOX[name]: (thrift.DOUBLE, struct.pack("<d", limit)) for name, limit in box.items()}
-        statistics.set(1, thrift.STRUCT, thrift.Struct(fields))
+        statistics.set(1, thrift.STRUCT, thrift_tree.Struct(fields))
     if types is not None:
-        statistics.set(2, thrift.LIST, thrift.List(thrift.I32, types))
+        statistics.set(2, thrift.LIST, thrift_tree.List(thrift.I32, types))
     damage.meta("g").set(17, thrift.STRUCT, statistics)
     damage.write()
     return str(path)

@@ -29,19 +29,8 @@ from intarsia.format.directory import (
 from intarsia.format.enums import Type
 from intarsia.format.footer import TRAILER_BYTES, Leaf, parse_footer
 from intarsia.format.structs import PageEncodingStats, Statistics
-from intarsia.format.thrift import (
-    BINARY,
-    I32,
-    I64,
-    LIST,
-    STRUCT,
-    List,
-    Struct,
-    parse,
-    parse_tree,
-    serialize,
-    serialize_tree,
-)
+from intarsia.format.thrift import BINARY, I32, I64, LIST, STRUCT, parse, serialize
+from intarsia.format.thrift_tree import List, Struct, parse_tree, serialize_tree
 from intarsia.once import cached_property
 from intarsia.rows.int96 import INT96_BYTES
 from intarsia.storage import ByteRange

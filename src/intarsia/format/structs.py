@@ -2,7 +2,7 @@
 
 Each class is a named tuple with the Thrift field ids and types in its annotations, which `declared` converts
 to the table that Apache Thrift's codec requires. Fields that Intarsia does not read are omitted. The codec
-skips them, and `intarsia.format.thrift.parse_tree` keeps them for rewriting.
+skips them, and `intarsia.format.thrift_tree.parse_tree` keeps them for rewriting.
 """
 
 # No `from __future__ import annotations` here: the annotations are read at import.
