@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from tests.counting import python_calls
+from tests.counting import calls, python_calls
 
 ROWS_PER_GROUP = 4
 
@@ -176,3 +176,46 @@ def test_an_attached_index_costs_no_calls_for_the_other_columns(files_of_columns
 
     few, many = calls_of_ten_more(30), calls_of_ten_more(300)
     assert 0 < many < few * 1.05
+
+
+TEXTS = pa.array(["a", None, "a text of more than twelve bytes"])
+VIEWS = TEXTS.cast(pa.string_view())
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1, None, 3]),
+        TEXTS,
+        VIEWS,
+        TEXTS.cast(pa.binary()).cast(pa.binary_view()),
+        TEXTS.dictionary_encode(),
+        pa.ListArray.from_arrays([0, 2, 2, 3], TEXTS),
+        pa.ListArray.from_arrays([0, 2, 2, 3], VIEWS),
+        pa.StructArray.from_arrays([VIEWS], ["text"]),
+        pa.array([[("k", 1)], None, []], pa.map_(pa.string_view(), pa.int8())),
+        pa.ExtensionArray.from_storage(
+            pa.json_(pa.string_view()), pa.array(["1", None, "2"], pa.string_view())
+        ),
+    ],
+    ids=lambda values: str(values.type)[:40],
+)
+def test_scattered_rows_cost_no_calls(tmp_path, values):
+    """Selecting every tenth row takes as many calls as selecting few of them."""
+
+    def calls_with(repetitions):
+        path = tmp_path / f"{repetitions}.parquet"
+        column = pa.concat_arrays([values] * repetitions)
+        numbers = np.arange(len(column))
+        table = pa.table({"digit": numbers % 10, "values": column})
+        pq.write_table(table, path, write_batch_size=len(column))  # pyarrow has no slices of nested views
+
+        def scan():
+            found = ia.open(path).scan("digit = 3", columns=["values"]).to_arrow()
+            assert found["values"].type == column.type
+            assert found["values"].to_pylist() == column.to_pylist()[3::10]
+
+        scan()
+        return calls(lambda: ia.open(path).scan("digit = 3", columns=["values"]).to_arrow())
+
+    assert calls_with(3000) <= 1.1 * calls_with(300)

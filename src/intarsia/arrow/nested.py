@@ -142,13 +142,15 @@ def repeats_names(struct: pa.DataType) -> bool:
 def _cast(values: Values, data_type: pa.DataType) -> Values:
     """Cast values that are not nested.
 
-    pyarrow has no casts between dictionaries and views, of fixed-size bytes to dictionaries, and of nulls to
-    views of lists, and does not check floats that it narrows.
+    pyarrow has no casts between extension types, between dictionaries and views, of fixed-size bytes to
+    dictionaries, and of nulls to views of lists, and does not check floats that it narrows.
     """
     of = pa.types
     if of.is_null(values.type):
         nulls = pa.nulls(len(values), data_type)
         return nulls if isinstance(values, pa.Array) else pa.chunked_array([nulls], data_type)
+    if isinstance(values.type, pa.BaseExtensionType):
+        values = values.cast(values.type.storage_type)
     if of.is_dictionary(values.type) != of.is_dictionary(data_type):
         values = values.cast(comparison_type(values.type))
     if of.is_fixed_size_binary(values.type) and of.is_dictionary(data_type):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from intarsia.arrow.comparison import comparison_type
 from intarsia.arrow.nested import with_leaves
 
 Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
@@ -108,6 +109,18 @@ def selectable(data_type: pa.DataType) -> pa.DataType:
         (ListType(list<item: large_string>), UuidType(extension<arrow.uuid>))
     """
     return with_leaves(data_type, _selectable_leaf)
+
+
+def decoded_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type to which a column is decoded, of which some rows are selected; see `selectable`.
+
+    A column is decoded to several chunks if its text exceeds one, but text in lists is not.
+
+    Example:
+        >>> decoded_type(pa.string_view()), decoded_type(pa.list_(pa.string_view())), decoded_type(pa.int8())
+        (DataType(string), ListType(list<item: large_string>), DataType(int8))
+    """
+    return comparison_type(data_type) if _is_view(data_type) else selectable(data_type)
 
 
 def _selectable_leaf(data_type: pa.DataType) -> pa.DataType:

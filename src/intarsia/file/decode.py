@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.nested import join_columns
-from intarsia.arrow.owned_rows import selectable
 from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
 from intarsia.file.chunks import (
     ChunkOutlines,
@@ -421,7 +420,7 @@ class RowTaker:
             return column
         if len(positions) == 1:
             return column.slice(int(positions.starts[0]), positions.num_rows)
-        if len(positions) <= SLICED_RANGES or selectable(column.type) != column.type:
+        if len(positions) <= SLICED_RANGES:
             slices = [column.slice(start, stop - start) for start, stop in positions]
             return pa.chunked_array([chunk for piece in slices for chunk in piece.chunks], type=column.type)
         if positions.num_rows * TAKEN_PART < self._num_values:

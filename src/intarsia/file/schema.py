@@ -59,6 +59,15 @@ class FileSchema:
         return self._whole.arrow
 
     @cached_property
+    def decoded(self) -> FileSchema:
+        """The schema to decode pages whose rows are selected: with text and bytes in place of their views.
+
+        From views, pyarrow cannot select rows, and a copy of some rows keeps all values of their pages.
+        """
+        whole = self._whole.decoded()
+        return self if whole is self._whole else FileSchema(whole)
+
+    @cached_property
     def handle(self) -> native.NativeSchema | None:
         """The schema in the extension; None without it, or if it refuses the schema.
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from intarsia.arrow.owned_rows import decoded_type
 from intarsia.errors import CorruptFileError, IntarsiaError, UnsupportedFeatureError
 from intarsia.format import thrift
 from intarsia.format.enums import CompressionCodec, encoding_name
@@ -63,11 +64,20 @@ class SyntheticSchema:
             *(element for root in roots for element in self.elements[starts[root] : starts[root + 1]]),
         ]
         leaves = tuple([leaf for leaf in self.leaves if leaf.root_ordinal in wanted])
-        key_values: tuple[KeyValue, ...] = ()
-        if self._written is not None:
-            reduced = pa.schema([self._written.field(root) for root in roots]).serialize()
-            key_values = (KeyValue(_ARROW_SCHEMA, base64.b64encode(reduced)),)
+        written = self._written
+        key_values = () if written is None else _arrow_schema([written.field(root) for root in roots])
         return SyntheticSchema(tuple(elements), leaves, self.created_by, key_values)
+
+    def decoded(self) -> SyntheticSchema:
+        """Return the schema with the types to which columns are decoded; see `decoded_type`."""
+        written = self._written
+        if written is None:
+            return self
+        changed = {one: decoded for one in set(written.types) if (decoded := decoded_type(one)) != one}
+        if not changed:
+            return self
+        fields = [field.with_type(changed.get(field.type, field.type)) for field in written]
+        return SyntheticSchema(self.elements, self.leaves, self.created_by, _arrow_schema(fields))
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -139,6 +149,10 @@ class SyntheticSchema:
         )
         footer = thrift.serialize(metadata)
         return b"".join((*body, *footer_parts(footer)))
+
+
+def _arrow_schema(fields: list[pa.Field]) -> tuple[KeyValue, ...]:
+    return (KeyValue(_ARROW_SCHEMA, base64.b64encode(pa.schema(fields).serialize())),)
 
 
 class Segments(NamedTuple):

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_array, comparison_type, flags_of, true_positions
 from intarsia.arrow.nested import conform, field_type, field_values, rename_fields
-from intarsia.arrow.owned_rows import filter_values, own_rows
+from intarsia.arrow.owned_rows import decoded_type, filter_values, own_rows
 from intarsia.errors import PredicateError, UnsupportedFeatureError
 from intarsia.file.decode import RowTaker
 from intarsia.predicate import Bound, Path, conditions, evaluate
@@ -188,7 +188,7 @@ def select_columns(
         else:
             array = _field(query, schema, fields, column.path, num_rows)
             if column.named_type is not None:
-                array = rename_fields(array, column.named_type)
+                array = rename_fields(array, decoded_type(column.named_type))
         arrays.append(array if array.type == column.type else _cast(query, array, column.name, column.type))
     if not arrays:
         return rows_without_columns(num_rows)

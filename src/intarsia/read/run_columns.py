@@ -233,7 +233,8 @@ class RunColumns:
         with self._naming_wrong_index(), self._naming():
             file = self._query.file
             edges = file.footer.row_group_starts
-            return decode_rows(file.schema, edges, plans, fetched, rows, checksums=file.page_checksums)
+            schema = file.schema.decoded
+            return decode_rows(schema, edges, plans, fetched, rows, checksums=file.page_checksums)
 
     def fetch(self, leaves: list[Leaf], rows: RowSelection) -> tuple[list[LeafPlan], FetchedBytes]:
         """Fetch and count the pages that `decode` decodes; return the plan of each leaf, and the bytes."""
