@@ -108,8 +108,8 @@ SLICED_RANGES = 8
 #: If fewer than one value in this many is selected, values are taken by their ordinals, otherwise by a mask.
 TAKEN_PART = 4
 
-#: If fewer than one row in this many is needed, texts with few distinct values are decoded to dictionaries.
-SPARSE_PART = 4
+#: From this many rows on, texts with few distinct values are decoded to dictionaries.
+REPEATED_TEXTS = 1 << 14
 
 #: The extension decodes lists and maps of at most this many rows, and of more if at most one in
 #: `COMPILED_LISTS_PART` is selected. arrow-rs takes up to 1.7 times as long as pyarrow to decode all rows of

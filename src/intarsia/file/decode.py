@@ -7,7 +7,7 @@ different rows are decoded separately, reduced to the selected rows, and joined.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from functools import partial
 from itertools import starmap
 from operator import add, attrgetter
@@ -37,7 +37,7 @@ from intarsia.format.row_groups import native_outlines, outlines_of_chunks
 from intarsia.format.structs import PageEncodingStats, RowGroup
 from intarsia.once import cached_property
 from intarsia.rows.selection import RowSelection, union
-from intarsia.tuning import SLICED_RANGES, SPARSE_PART, TAKEN_PART
+from intarsia.tuning import REPEATED_TEXTS, SLICED_RANGES, TAKEN_PART
 
 _LEAF, _NAME, _ORDINAL = attrgetter("leaf"), attrgetter("name"), attrgetter("ordinal")
 _ROOT, _REPETITION = attrgetter("root_ordinal"), attrgetter("max_repetition_level")
@@ -137,6 +137,9 @@ def _outline_columns(
 # --- pages to selected rows ----------------------------------------------------------------------
 
 
+#: The types that pyarrow also decodes to dictionary arrays.
+_TEXTS = frozenset((pa.string(), pa.large_string(), pa.binary(), pa.large_binary()))
+
 #: Whether pyarrow stops at the number of rows in the footer. Before version 26 it decodes whole pages.
 _STOPS_EARLY = int(pa.__version__.partition(".")[0]) >= 26
 
@@ -166,7 +169,8 @@ def decode_rows(
         checksums: Whether pages that have a checksum are compared with it.
 
     Returns:
-        The values of each top-level field, ``rows.num_rows`` of them, by ordinal of the field.
+        The values of each top-level field, ``rows.num_rows`` of them, by ordinal of the field. Texts with few
+        distinct values may be dictionary arrays.
 
     Raises:
         PageIndexMismatchError: If the rows in the pages contradict the OffsetIndex.
@@ -179,22 +183,22 @@ def decode_rows(
     for of_pages in together.values():
         covered, num_rows = _covered(of_pages, edges, rows)
         taken = RowTaker(covered, rows)
-        compiled = decode_compiled(schema, of_pages, fetched, num_rows, taken.positions, checksums=checksums)
+        texts = set[int]()
+        if covered.num_rows >= REPEATED_TEXTS:
+            texts = {plan.leaf.root_ordinal for plan in of_pages if _repeats_texts(schema, plan)}
+        others = of_pages
+        if texts and rows.num_rows >= REPEATED_TEXTS:
+            others = [plan for plan in of_pages if plan.leaf.root_ordinal not in texts]
+        compiled = decode_compiled(schema, others, fetched, num_rows, taken.positions, checksums=checksums)
         for root, column in compiled.items():
             pieces[root].append(column)
         of_pages = [plan for plan in of_pages if plan.leaf.root_ordinal not in compiled]
         if not of_pages:
             continue
-        is_sparse = len(num_rows) > 1 and rows.num_rows * SPARSE_PART < covered.num_rows
-        texts = [plan.leaf for plan in of_pages if _repeats_texts(schema, plan)] if is_sparse else []
         table = _decode_together(schema, of_pages, fetched, num_rows, texts, checksums=checksums)
         roots = dict.fromkeys(map(_ROOT, map(_LEAF, of_pages)))
         for root, column in zip(roots, table.columns, strict=True):
             pieces[root].append(taken.of(column))
-        for leaf in texts:
-            (values,), data_type = pieces[leaf.root_ordinal], schema.leaf_types[leaf.ordinal]
-            if values.type != data_type:
-                pieces[leaf.root_ordinal] = [values.cast(values.type.value_type).cast(data_type)]
     decoded = {}
     for root, found in pieces.items():
         decoded[root] = found[0]
@@ -231,16 +235,13 @@ def _covered(
 
 
 def _repeats_texts(schema: FileSchema, plan: LeafPlan) -> bool:
-    """Return whether a column of texts has few distinct values, all of which are in dictionary pages.
-
-    Text without a dictionary takes at least 4 bytes for its length.
-    """
-    if plan.chunks or schema.leaf_types[plan.leaf.ordinal] not in (pa.string(), pa.large_string()):
+    """Return whether a column of texts or bytes has few distinct values, all of them in dictionary pages."""
+    leaf, outlines, groups = plan.leaf, plan.outlines, plan.groups
+    if len(leaf.path) > 1 or schema.leaf_types.get(leaf.ordinal) not in _TEXTS:
         return False
-    outlines = plan.outlines
-    repeats = (outlines.dictionary_pages == 1) & (outlines.data_pages == 1)
-    repeats &= outlines.uncompressed_bytes <= 2 * outlines.num_values
-    return bool(repeats[plan.groups].all())
+    # text without a dictionary takes at least 4 bytes for its length
+    is_short = outlines.uncompressed_bytes[groups] <= 2 * outlines.num_values[groups]
+    return bool(is_short.all()) and all(outlines.pages[group].is_all_dictionary for group in groups.tolist())
 
 
 def _decode_together(
@@ -248,7 +249,7 @@ def _decode_together(
     plans: Sequence[LeafPlan],
     fetched: FetchedBytes,
     num_rows: list[int],
-    texts: Sequence[Leaf],
+    texts: Collection[int],
     *,
     checksums: bool,
 ) -> pa.Table:
@@ -268,7 +269,7 @@ def _decode_together(
             claimed,
             fetched.parts,
             f"the pages of {names}",
-            as_dictionary=list(map(_NAME, texts)),
+            as_dictionary=[leaf.name for leaf in leaves if leaf.root_ordinal in texts],
             checksums=checksums,
             offset_of=fetched.offset,
         )
