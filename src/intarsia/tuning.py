@@ -108,6 +108,9 @@ SLICED_RANGES = 8
 #: If fewer than one value in this many is selected, values are taken by their ordinals, otherwise by a mask.
 TAKEN_PART = 4
 
+#: If at most one row in this many is among the first, these are selected, and the others are not sorted.
+SELECTED_PART = 16
+
 #: From this many rows on, texts with few distinct values are decoded to dictionaries.
 REPEATED_TEXTS = 1 << 14
 

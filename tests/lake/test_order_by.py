@@ -186,3 +186,32 @@ def test_text_that_is_not_utf8_is_ordered(tmp_path, order):
     found = ia.open(tmp_path).scan(order_by=order, limit=3).to_arrow()
     expected = sorted(texts, reverse="DESC" in order)[:3]
     assert found["s"].cast(pa.binary()).to_pylist() == expected
+
+
+KEYS = {
+    "number": pa.array([3, None, 1, 2, 1] * 40),
+    "float": pa.array([float("nan"), None, -0.0, 0.0, 2.5, -1.0] * 30 + [7.0] * 20),
+    "text": pa.array(["b", "a", None, "", "a longer text"] * 40),
+    "flag": pa.array([True, None, False, False, True] * 40),
+    "decimal": pa.array([3, None, 1, 2, 1] * 40).cast(pa.decimal128(30, 2)),
+    "bytes": pa.array([b"\xff", b"", None, b"a", b"\x00"] * 40),
+}
+
+
+@pytest.mark.parametrize("nulls", ["FIRST", "LAST"])
+@pytest.mark.parametrize("direction", ["ASC", "DESC"])
+@pytest.mark.parametrize("name", KEYS)
+def test_few_rows_are_the_first_of_all_rows(tmp_path, name, direction, nulls):
+    """The first rows are selected, and all of them are sorted."""
+    table = pa.table({"id": range(200), **KEYS})
+    write(tmp_path / "f.parquet", table)
+    for order in (
+        f"{name} {direction} NULLS {nulls}",
+        f"flag, {name} {direction} NULLS {nulls}, number DESC",
+    ):
+        ids = [
+            ia.open(tmp_path).scan(columns=["id"], order_by=order, limit=limit).to_arrow()["id"].to_pylist()
+            for limit in (1, 9, 200)
+        ]
+        assert len(ids[2]) == len(set(ids[2])) == 200
+        assert ids[:2] == [ids[2][:1], ids[2][:9]]

@@ -16,6 +16,7 @@ from intarsia.read.output_columns import OutputColumn
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bounds
 from intarsia.rows.selection import Rows
+from intarsia.tuning import SELECTED_PART
 
 #: Granules without bounds, or with values that precede all numbers, are read before granules with bounds, and
 #: granules of nulls after them, unless nulls come first.
@@ -250,9 +251,10 @@ class TopRows:
         place = [pa.chunked_array([files]), pa.chunked_array([numbers])]
         found = pa.Table.from_arrays([*values.columns, *place], schema=self.rows.schema)
         rows = pa.concat_tables([self.rows, found])
-        self.rows = rows.take(self._order(rows)[: self.limit]).combine_chunks()
+        self.rows = rows.take(self._first(rows)).combine_chunks()
 
-    def _order(self, rows: pa.Table) -> Rows:
+    def _first(self, rows: pa.Table) -> Rows:
+        """Return the ordinals of the first rows in order; no two rows are at the same place."""
         columns, sort_keys = {name: rows[name] for name in ("file", "row")}, []
         for ordinal, key in enumerate((self._key, *self._key.then)):
             values = rows[ordinal]
@@ -263,4 +265,9 @@ class TopRows:
                 columns[name] = values.cast(sortable_type(values.type))
                 sort_keys.append((name, "descending" if key.descending else "ascending"))
         sort_keys += [("file", "ascending"), ("row", "ascending")]
-        return np.asarray(pc.sort_indices(pa.table(columns), sort_keys=sort_keys).to_numpy())
+        table = pa.table(columns)
+        if self.limit * SELECTED_PART < table.num_rows:
+            found = pc.select_k_unstable(table, k=self.limit, sort_keys=sort_keys)
+        else:
+            found = pc.sort_indices(table, sort_keys=sort_keys)[: self.limit]
+        return np.asarray(found.to_numpy())
