@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from intarsia.tuning import SELECTED_PART
 
 
 def comparison_type(type_: pa.DataType) -> pa.DataType:
@@ -108,6 +112,23 @@ def sortable_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_decimal(type_) and type_.bit_width < 128:
         return pa.decimal128(type_.precision, type_.scale)
     return pa.int64() if pa.types.is_duration(type_) else type_
+
+
+def first_in_order(table: pa.Table, sort_keys: Sequence[tuple[str, str]], limit: int | None) -> pa.Array:
+    """Return the ordinals of the first rows, in order.
+
+    Args:
+        sort_keys: The columns, in which no two rows are equal, each with ``"ascending"`` or ``"descending"``.
+            The first one has no nulls.
+        limit: The maximum number of rows; None for all.
+
+    Example:
+        >>> first_in_order(pa.table({"x": [5, 7, 6]}), [("x", "descending")], 2).to_pylist()
+        [1, 2]
+    """
+    if limit is not None and limit * SELECTED_PART < table.num_rows:
+        return pc.select_k_unstable(table, k=limit, sort_keys=sort_keys)
+    return pc.sort_indices(table, sort_keys=sort_keys)[:limit]
 
 
 _BITS = np.arange(8)

@@ -8,15 +8,19 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from intarsia.arrow.comparison import comparison_array, comparison_type, flags_of, sortable_type
+from intarsia.arrow.comparison import (
+    comparison_array,
+    comparison_type,
+    first_in_order,
+    flags_of,
+    sortable_type,
+)
 from intarsia.predicate import Comparison, Constant, IsNull, Not, Or, Predicate
 from intarsia.read.output_columns import OutputColumn
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bounds
 from intarsia.rows.selection import Rows
-from intarsia.tuning import SELECTED_PART
 
 #: Granules without bounds, or with values that precede all numbers, are read before granules with bounds, and
 #: granules of nulls after them, unless nulls come first.
@@ -265,9 +269,4 @@ class TopRows:
                 columns[name] = values.cast(sortable_type(values.type))
                 sort_keys.append((name, "descending" if key.descending else "ascending"))
         sort_keys += [("file", "ascending"), ("row", "ascending")]
-        table = pa.table(columns)
-        if self.limit * SELECTED_PART < table.num_rows:
-            found = pc.select_k_unstable(table, k=self.limit, sort_keys=sort_keys)
-        else:
-            found = pc.sort_indices(table, sort_keys=sort_keys)[: self.limit]
-        return np.asarray(found.to_numpy())
+        return np.asarray(first_in_order(pa.table(columns), sort_keys, self.limit).to_numpy())

@@ -15,7 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.arrow.comparison import compares_alike, comparison_array, comparison_type, sortable_type
+from intarsia.arrow.comparison import (
+    compares_alike,
+    comparison_array,
+    comparison_type,
+    first_in_order,
+    sortable_type,
+)
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.indexes.base import OpenIndex
 from intarsia.indexes.embedded import check_granules
@@ -85,8 +91,8 @@ class ValueCounts:
             limit: The maximum number of values; None for all.
         """
         found = _grouped(self._found)
-        order = pc.sort_indices(found, [(COUNT, "descending"), (VALUE, "ascending")])
-        chosen = found.take(order[:limit])
+        order = [(COUNT, "descending"), (VALUE, "ascending")]
+        chosen = found.take(first_in_order(found, order, limit))
         return pa.table({VALUE: self._as_column(chosen[VALUE]), COUNT: chosen[COUNT]})
 
     # --- one file ----------------------------------------------------------------------------------
