@@ -155,6 +155,9 @@ def _cast(values: Values, data_type: pa.DataType) -> Values:
         values = values.cast(comparison_type(values.type))
     if of.is_fixed_size_binary(values.type) and of.is_dictionary(data_type):
         values = values.cast(pa.binary())
+    is_large = of.is_large_string(values.type) or of.is_large_binary(values.type)
+    if is_large and (of.is_string_view(data_type) or of.is_binary_view(data_type)):
+        return _views(values, data_type)
     found = values.cast(data_type)
     if (
         of.is_floating(data_type)
@@ -165,6 +168,21 @@ def _cast(values: Values, data_type: pa.DataType) -> Values:
         if pc.any(is_rounded).as_py():
             raise pa.ArrowInvalid(f"a value of type {values.type} does not fit into {data_type}")
     return found
+
+
+#: The size of the bytes that a cast turns into one buffer of views.
+_MAX_VIEWED_BYTES = (1 << 31) - 1
+
+
+def _views(values: Values, data_type: pa.DataType) -> Values:
+    """Return views of large text or bytes, in as many buffers as they need."""
+    if isinstance(values, pa.ChunkedArray):
+        return pa.chunked_array([_views(chunk, data_type) for chunk in values.chunks], data_type)
+    if len(values) < 2 or values.nbytes <= _MAX_VIEWED_BYTES:
+        return values.cast(data_type)
+    middle = len(values) // 2
+    halves = [pa.concat_arrays([half]) for half in (values[:middle], values[middle:])]
+    return pa.concat_arrays([_views(half, data_type) for half in halves])
 
 
 def _nested(array: pa.Array, data_type: pa.DataType) -> pa.Array:
