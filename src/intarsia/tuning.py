@@ -81,7 +81,7 @@ DICTIONARY_GAIN = 4
 #: spent in decompressing a page, which a scan does again if the page contains the value.
 DICTIONARY_SEARCH = 4 / 3
 
-#: If the first pages all contain the bytes that are searched for, no other pages are searched.
+#: If so many of the pages, from all parts of the file, exclude nothing, no other pages are searched.
 TRIAL_DICTIONARIES = 16
 
 #: If a smaller share of a row group's rows is left, another index has excluded the others. The rest probably

@@ -271,15 +271,21 @@ def test_dictionaries_without_a_text_are_excluded_without_decoding():
     assert exact.candidate_rows(leaf) == found.candidate_rows(leaf)
 
 
-def test_searching_ends_if_the_first_dictionaries_have_the_text():
-    file, leaf, sizes = lookup_in(40, lambda group: group != 30)
+@pytest.mark.parametrize("budget", [2, 1000], ids=["searched", "decoded"])
+def test_searching_ends_if_dictionaries_in_all_parts_of_the_file_have_the_text(budget):
+    file, leaf, sizes = lookup_in(40, lambda group: group != 31)
     before = file.source.counts.bytes
-    found = evaluated(file, [leaf], budget=2 * max(sizes))
+    found = evaluated(file, [leaf], budget=budget * max(sizes))
     assert found.candidate_rows(leaf) == RowSelection.all(400)
-    assert file.source.counts.bytes - before == sum(sizes[:16])
+    assert file.source.counts.bytes - before == sum(sizes[::3])
     assert found.pages.keys() == {
-        group.columns[0].meta_data.dictionary_page_offset for group in file.footer.metadata.row_groups[:16]
+        group.columns[0].meta_data.dictionary_page_offset for group in file.footer.metadata.row_groups[::3]
     }
+
+
+def test_searching_goes_on_if_a_part_of_the_file_lacks_the_text():
+    file, leaf, sizes = lookup_in(40, lambda group: group < 30)
+    assert evaluated(file, [leaf], budget=2 * max(sizes)).candidate_rows(leaf) == RowSelection.all(300)
 
 
 # --- where it is proven that all pages use the dictionary ---

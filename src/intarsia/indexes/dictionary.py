@@ -239,18 +239,23 @@ class Dictionaries:
                 yield batch[first + start : first + start + size], pages[start : start + size]
 
     def _batches(self, by_location: Mapping[ByteRange, Sequence[_Probe]]) -> Iterator[list[ByteRange]]:
-        """Yield the pages in batches; the last ones only if searching the first ones has paid."""
+        """Yield the pages in batches; most of them only if some of the others have paid."""
         split = partial(split_batches, num_bytes=attrgetter("length"), max_bytes=self.limits.memory_bytes)
-        decoded = [location for location, probes in by_location.items() if probes[0].is_decoded]
-        searched = [location for location, probes in by_location.items() if not probes[0].is_decoded]
-        trial = searched[:TRIAL_DICTIONARIES]
-        yield from split([*decoded, *trial])
-        if any(self._excludes(probe) for location in trial for probe in by_location[location]):
-            yield from split(searched[TRIAL_DICTIONARIES:])
+        step, is_remote = -(-len(by_location) // TRIAL_DICTIONARIES), self.file.source.coalesce_bytes > 0
+        trial = [
+            location
+            for at, (location, probes) in enumerate(by_location.items())
+            # another round trip takes longer than small pages
+            if at % step == 0 or (is_remote and probes[0].is_decoded)
+        ]
+        yield from split(trial)
+        if any(self._pays(probe) for location in trial for probe in by_location[location]):
+            yield from split(sorted(by_location.keys() - set(trial)))
 
-    def _excludes(self, probe: _Probe) -> bool:
+    def _pays(self, probe: _Probe) -> bool:
+        """Return whether a page excluded its row group, or proved that all of its rows match."""
         verdict = self._verdicts.get(probe.condition, {}).get(probe.row_group)
-        return verdict is not None and not verdict.possible
+        return verdict is not None and (verdict.certain or not verdict.possible)
 
     # --- choosing pages ----------------------------------------------------------------------------
 
