@@ -206,8 +206,7 @@ def detach_file(
     try:
         return _detach_from(find_target(path, storage_options))
     except (ChangedMeanwhileError, ReplacedWhileReadError):
-        # another run has probably detached them, or a put whose response was lost; the second attempt then
-        # changes nothing
+        # another run has probably detached them; the second attempt then changes nothing
         return _detach_from(find_target(path, storage_options))
 
 

@@ -225,9 +225,26 @@ def replace_object(
         try:
             obstore.put(store, key, data, mode=cast("Any", expected), use_multipart=False)
         except PreconditionError as error:
-            raise _changed(path) from error
+            if not _has_content(store, key, data):  # else a put whose response was lost has been repeated
+                raise _changed(path) from error
         except NotImplementedError as error:
             raise unconditional from error
+
+
+def _has_content(store: Any, key: str, data: bytes | mmap.mmap) -> bool:
+    """Return whether an object has these bytes."""
+    import obstore
+
+    try:
+        if obstore.head(store, key)["size"] != len(data):
+            return False
+        for start in range(0, len(data), PART_BYTES):
+            part = data[start : start + PART_BYTES]
+            if part != bytes(obstore.get_range(store, key, start=start, length=len(part))):
+                return False
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _from_thread(pieces: Iterator[bytes | mmap.mmap]) -> Iterator[bytes | mmap.mmap]:
