@@ -140,6 +140,14 @@ def test_a_file_without_other_rows_is_removed(spark, tmp_path):
     assert json.loads(json.dumps(report.to_dict()))["files"] == {"total": 4, "rewritten": 1, "removed": 1}
 
 
+def test_no_file_stays_empty_if_others_keep_rows(spark, tmp_path):
+    """Although each file has rows that match."""
+    lake = small_lake(tmp_path / "lake")
+    report = delete(spark, lake, "country = 'part-0' OR id % 500 = 0")
+    assert (report.rows_deleted, report.files_rewritten, report.files_removed) == (1_006, 3, 1)
+    assert len(states(lake)) == 3
+
+
 def test_the_last_file_keeps_the_schema(spark, tmp_path):
     lake = small_lake(tmp_path / "lake")
     schema = spark.read.parquet(str(lake)).schema

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from intarsia.amounts import count, first_lines, part, size
 from intarsia.embed.report import Progress
-from intarsia.errors import FilesFailedError, UnsupportedFeatureError, WriteError
+from intarsia.errors import FilesFailedError, IntarsiaError, UnsupportedFeatureError, WriteError
 from intarsia.lake.data_file import FileFailure
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.records import dataclass
@@ -228,7 +228,7 @@ def _delete_from_files(
             break
         # the schema of a lake is in its files
         files_left = files_total - sum(file.is_removed for file in erased.values())
-        last = min(todo) if len(todo) >= files_left else None
+        last = _with_rows_left(todo) if len(todo) >= files_left else None
 
         def act(path: str, todo: Mapping[str, Matches] = todo, last: str | None = last) -> ErasedFile:
             return todo[path].erase(path, keeps_file=path == last)
@@ -267,6 +267,15 @@ def _delete_from_files(
             f"first is {first.path}: {first.reason}",
         )
     return report
+
+
+def _with_rows_left(todo: Mapping[str, Matches]) -> str:
+    """Return the first file with other rows; the first of all if there is none."""
+    for path in sorted(todo):
+        with suppress(IntarsiaError, OSError):  # it has been replaced, and its task says so
+            if todo[path].as_erased(path).rows_left:
+                return path
+    return min(todo)
 
 
 def _refuse_chance(frame: DataFrame) -> None:
@@ -448,7 +457,7 @@ def _delete_managed(
     """Delete the rows by the command of the table's own format."""
     if not isinstance(where, str):
         raise UnsupportedFeatureError(
-            f"{table} is a table of {found.title()}, whose DELETE takes a text; pass the predicate as SQL",
+            f"DELETE of a table of {found.title()} takes a text; pass the predicate as SQL",
             reason="column-predicate",
             path=table,
         )
