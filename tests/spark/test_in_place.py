@@ -377,9 +377,11 @@ def test_what_the_catalog_knows_of_a_table_is_kept(spark, tmp_path):
                 with pytest.raises(WriteError) as caught:
                     ias.optimize(spark, "known", in_place=True, partition_by=(), progress=False)
                 assert caught.value.reason == "partitions-of-table"
+                assert str(caught.value).count("known") == 1
                 assert ias.optimize(spark, "known", in_place=True, progress=False).num_rows == 10
             else:
                 with pytest.raises(WriteError) as caught:
                     ias.optimize(spark, "known", in_place=True, progress=False)
                 assert (caught.value.reason, caught.value.column) == ("columns-not-in-table", lost)
+                assert str(caught.value).count("known") == 1
             assert spark.table("known").count() == 10

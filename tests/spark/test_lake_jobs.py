@@ -146,6 +146,7 @@ def test_other_relations_are_refused(spark, lake):
             with pytest.raises(UnsupportedFeatureError) as caught:
                 ias.index(spark, name, INDEXES)
             assert caught.value.reason == reason
+            assert str(caught.value).count(name) == 1
     finally:
         spark.sql("DROP TABLE jobs_text")
     with pytest.raises(FileNotFoundError):

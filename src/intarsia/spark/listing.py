@@ -229,8 +229,7 @@ def folder_of_table(spark: SparkSession, name: object) -> str | None:
     described = _format_in(facts)
     if "parquet" not in described.lower():
         raise UnsupportedFeatureError(
-            f"{name} is a table of format {described or 'unknown'}, which is not supported; pass a Parquet "
-            "table or a path",
+            f"a table of format {described or 'unknown'} is not supported; pass a Parquet table or a path",
             reason="not-a-parquet-table",
             path=str(name),
         )
@@ -302,7 +301,7 @@ def _facts_of_table(spark: SparkSession, path: object) -> dict[str, str] | None:
     facts = dict(rows[start:])
     if facts.get("Type") == "VIEW" or "Location" not in facts:
         raise UnsupportedFeatureError(
-            f"{path} is not a table with files of its own; pass the table or the path that it reads",
+            "this is not a table with files of its own; pass the table or the path that it reads",
             reason="not-a-table-of-files",
             path=path,
         )

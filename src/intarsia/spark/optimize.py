@@ -379,14 +379,13 @@ def _check_table(
     """
     if any(column.isBucket for column in spark.catalog.listColumns(table)):
         raise UnsupportedFeatureError(
-            f"{table} is a bucketed table, and Spark could not read the new files as its buckets; pass a "
-            "destination",
+            "Spark could not read the new files as the buckets of the table; pass a destination",
             reason="bucketed-table",
             path=table,
         )
     if not has_same_folders:
         raise WriteError(
-            f"{table} has its partitions in the catalog, which would not find the new ones; leave out "
+            "the partitions of the table are in the catalog, which would not find the new ones; leave out "
             "partition_by, or pass a destination",
             reason="partitions-of-table",
             path=table,
@@ -397,7 +396,7 @@ def _check_table(
     lost = [name for field in fields for name in _names_in(field.type, field.name) if name not in known]
     if lost:
         raise WriteError(
-            f"the files of {table} have the column {lost[0]!r}, which the table lacks, so its values would "
+            f"the files of the table have the column {lost[0]!r}, which the table lacks, so its values would "
             "be lost; pass the folder instead of the table",
             reason="columns-not-in-table",
             path=table,
