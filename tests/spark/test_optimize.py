@@ -494,6 +494,13 @@ def test_attempts_that_spark_does_not_report_leave_nothing(tmp_path):
     assert os.listdir(tmp_path) == ["out"]
 
 
+def test_the_empty_folder_of_a_killed_run_is_removed(tmp_path):
+    """It was killed before it made its lock, or after it removed the lock."""
+    (tmp_path / ".out.intarsia-0123456789abcdef").mkdir()
+    with Staging(str(tmp_path / "out")) as staging:
+        assert os.listdir(tmp_path) == [os.path.basename(staging.folder)]
+
+
 def test_an_attempt_that_runs_when_the_job_ends_leaves_nothing(tmp_path):
     """Its first rows come afterwards, and nobody would remove their files."""
     held = ExitStack()

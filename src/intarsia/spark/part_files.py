@@ -231,10 +231,13 @@ class Staging:
         self.data = os.path.join(self.folder, _DATA)
 
     def __enter__(self) -> Staging:
-        with named_errors(self.folder, "created"):
-            os.mkdir(self.folder)
+        lock = None
+        while lock is None:
+            with named_errors(self.folder, "created"):
+                os.mkdir(self.folder)
+            with suppress(FileNotFoundError):  # another run has removed the empty folder
+                lock = os.open(os.path.join(self.folder, _LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
         self._held.callback(_remove, self.folder)
-        lock = os.open(os.path.join(self.folder, _LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
         self._held.callback(os.close, lock)
         lock_file(lock, wait=False)
         os.mkdir(self.attempts)
@@ -321,7 +324,9 @@ def _remove_if_abandoned(folder: str, destination: str) -> None:
     """Remove the files of a run that was killed, whose lock is free."""
     try:
         lock = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CLOEXEC)
-    except OSError:  # a run that is starting or ending owns it
+    except OSError:
+        with suppress(OSError):  # if it is empty, a run was killed at its first or last step
+            os.rmdir(folder)
         return
     try:
         if lock_file(lock, wait=False):
