@@ -101,6 +101,19 @@ def test_a_job_stops_after_too_many_failures(spark, tmp_path):
     assert 10 < caught.value.report.files_failed < 200
 
 
+def test_a_file_is_restored_by_an_attempt_that_is_not_reported(spark, tmp_path):
+    """Such as that of a task that died; it is as if another process had restored the file."""
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"x": range(100)}), tmp_path / f"{name}.parquet")
+    attached = ia.attach(tmp_path, ia.Distinct("x"))
+
+    def restore(*_):
+        ia.detach(tmp_path / "a.parquet")
+
+    report = ias.detach(spark, tmp_path, progress=restore)
+    assert (report.files_detached, report.bytes_removed) == (2, attached.bytes_added)
+
+
 def test_tables(spark, lake, tmp_path):
     """A table is indexed and read by its name, with partitions elsewhere."""
     frame = spark.read.parquet(lake)

@@ -16,7 +16,7 @@ from intarsia.check.verification import verify as verify_file
 from intarsia.check.verification.findings import LakeVerifyReport
 from intarsia.embed.many import write_lake_index
 from intarsia.embed.original import detach_file
-from intarsia.embed.report import IndexReport, Progress, RestoreReport
+from intarsia.embed.report import DetachReport, IndexReport, Progress, RestoreReport
 from intarsia.errors import IntarsiaError
 from intarsia.lake.data_file import DataFile, FileFailure, ShowDone
 from intarsia.lake.index.build import FactsReader, LakeIndexReport, Outcome, reader_of
@@ -155,7 +155,20 @@ def detach(spark: SparkSession, path: Source, *, progress: Progress | bool = Tru
     started = time.perf_counter()
     lake = list_lake(spark, path, with_snapshots=True)
     done, failed = act_on_files(spark, lake.sizes, detach_file, reporter(progress, "files"), "detaching")
-    return RestoreReport(tuple(done.values()), tuple(failed), time.perf_counter() - started, lake.others)
+    reports = tuple(_since_listed(report, lake.sizes[file]) for file, report in done.items())
+    return RestoreReport(reports, tuple(failed), time.perf_counter() - started, lake.others)
+
+
+def _since_listed(report: DetachReport, listed: int) -> DetachReport:
+    """Return the report of a file, with what an earlier attempt has done of which the task died at the end.
+
+    Args:
+        report: The report of the last attempt.
+        listed: The length of the file in bytes when it was listed.
+    """
+    if report.detached or report.bytes_after >= listed:
+        return report
+    return replace(report, detached=True, bytes_before=listed)
 
 
 @with_stores_of_spark
