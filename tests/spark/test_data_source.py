@@ -59,6 +59,19 @@ def test_errors_reach_the_caller(spark, lake):
         spark.read.format("intarsia").load()
 
 
+def test_views_and_tables_in_sql(spark, lake):
+    """A view has the options. For a table, Spark has them only when it creates the table."""
+    spark.sql(f"CREATE TEMPORARY VIEW source USING intarsia OPTIONS (path '{lake}', where 'i = 20000')")
+    try:
+        assert spark.table("source").count() == ia.open(lake).count("i = 20000") > 0
+    finally:
+        spark.sql("DROP VIEW source")
+    for rest in (f"OPTIONS (path '{lake}')", f"LOCATION '{lake}'"):
+        with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+            spark.sql(f"CREATE TABLE source USING intarsia {rest}")
+    assert not spark.catalog.tableExists("source")
+
+
 def test_a_path_as_spark_writes_it(spark, lake):
     assert source(spark, f"file:{lake}", columns="i").count() == ia.open(lake).count()
 

@@ -358,8 +358,12 @@ def _scan(options: Mapping[str, str]) -> Scan:
             )
     path = options.get("path")
     paths = [path] if path else json.loads(options.get("paths", "[]"))  # as Spark passes a list
-    if not paths:
-        raise WriteError("format('intarsia') needs a path; pass it to load()", reason="no-path")
+    if not paths or "provider" in options:  # which Spark passes when it creates a table
+        raise WriteError(
+            "format('intarsia') has no path, and Spark passes none for a table of the catalog; pass it to "
+            "load(), or to CREATE TEMPORARY VIEW … USING intarsia OPTIONS (path '…')",
+            reason="no-path",
+        )
     found = [python_path(item) for item in paths]
     names = options.get("columns")
     columns = None if names is None else [name.strip() for name in names.split(",")]
