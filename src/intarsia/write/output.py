@@ -291,8 +291,8 @@ def dry_run(
         options.writer(sink, schema, use_dictionary=False).close()
     except (pa.ArrowException, ValueError, OSError) as error:
         raise WriteError(
-            f"pyarrow cannot write this schema with this compression: {error}; cast or drop the column, or "
-            "choose another codec",
+            f"pyarrow cannot write these columns with compression={options.compression!r}: {error}; cast or "
+            "drop the column, or use another codec, such as 'zstd', 'snappy' or 'none'",
             reason="schema-not-writable",
             path=path,
         ) from error
