@@ -277,6 +277,25 @@ def test_tables_of_the_catalog(spark, lake):
             assert not ias.last_read(spark).report
 
 
+def test_a_table_that_is_read_is_not_overwritten(spark, tmp_path):
+    """Spark would delete its files before it reads them, and refuses that if the plan has the table."""
+    from pyspark.errors import AnalysisException
+
+    table, where = make_lake(tmp_path / "table"), f"{WHERE} AND id < 10000"
+    with dropped(spark, "overwritten"):
+        spark.sql(f"CREATE TABLE overwritten USING parquet LOCATION '{table}'")
+        expected = rows(spark.table("overwritten").where(where))
+        for mode in MODES:
+            for source in ("overwritten", table):
+                frame = ias.read(spark, source, where, mode=mode)
+                assert ias.last_read(spark).mode == ("native" if mode == "auto" else mode)
+                with pytest.raises(AnalysisException, match="UNSUPPORTED_OVERWRITE"):
+                    frame.write.insertInto("overwritten", overwrite=True)
+                assert rows(frame) == expected
+                assert "Join" not in frame._jdf.queryExecution().optimizedPlan().toString()
+                assert len(frame.inputFiles()) == (0 if mode == "pages" else 1)
+
+
 @pytest.mark.parametrize("folder", ["p=2", "v2", "v2/p=2"])
 def test_partitions_have_the_values_of_the_catalog(spark, tmp_path, folder):
     """Spark does not read them from the names of folders."""

@@ -203,13 +203,24 @@ def _planned(
         wanted, required = _wanted(whole, where, columns), mode == "pages"
         paged, why_not = read_pages(spark, whole, listing, table, remaining, wanted, where, required=required)
         if paged is not None:
-            return paged, ReadChoice("pages", why_not, planner.report.to_dict())
+            return _refusing_overwrite(paged, whole), ReadChoice("pages", why_not, planner.report.to_dict())
         why = why or why_not
     if not kept:  # every file is excluded
         frame = frame.limit(0)
     elif len(kept) < len(listing.files):
-        frame = rows_of_files(spark, whole, listing, [exact_path(file.uri) for file in kept]).where(where)
+        found = rows_of_files(spark, whole, listing, [exact_path(file.uri) for file in kept])
+        frame = _refusing_overwrite(found.where(where), whole)
     return frame, ReadChoice("files", why, planner.report.to_dict())
+
+
+def _refusing_overwrite(frame: DataFrame, whole: DataFrame) -> DataFrame:
+    """Return a frame with a relation of all files in its analyzed plan, which the optimizer removes.
+
+    By this relation, Spark refuses to overwrite a table that the frame reads: it deletes the files first.
+    """
+    import pyspark.sql.functions as sf
+
+    return frame.join(whole.where("false"), sf.lit(True), "left_anti")
 
 
 def _wanted(whole: DataFrame, where: str | Column, columns: Sequence[str] | None) -> list[str]:
