@@ -112,6 +112,25 @@ def test_lake_indexes_lose_the_values(spark, store, tmp_path):
     assert b"zz-person-0" in contents()
 
 
+def test_a_lake_index_that_cannot_be_updated(spark, store, tmp_path):
+    """No row remains, but its values do; the next run removes them."""
+    for part in range(2):
+        pq.write_table(pa.table({"name": [f"zz-person-{part}", "a"]}), tmp_path / "x.parquet")
+        store.put(f"lake/{part}.parquet", (tmp_path / "x.parquet").read_bytes())
+    ias.index(spark, LAKE, [ia.Distinct("name")], lake_index="beside", progress=False)
+    before = [key for key in store.list_keys() if "_intarsia" in key]
+    store.faults = [
+        Fault(method="PUT", key="*_intarsia*", times=None, status="403 Forbidden", code="AccessDenied")
+    ]
+    with pytest.warns(ia.IntarsiaWarning), pytest.raises(FilesFailedError, match="lake index") as caught:
+        delete(spark, "name = 'zz-person-1'")
+    assert caught.value.report.rows_deleted == 1
+    assert [failure.path for failure in caught.value.report.failed] == [f"s3://{BUCKET}/lake/_intarsia"]
+    store.faults = []
+    assert len(delete(spark, "name = 'zz-person-1'").lake_indexes) == 1
+    assert set(before).isdisjoint(store.list_keys())
+
+
 def test_an_object_that_is_replaced_meanwhile_is_searched_again(spark, lake, files):
     """Of the same length and in the same second; its new rows match at other places."""
     key = next(iter(files))

@@ -259,12 +259,15 @@ def _delete_from_files(
         dry_run,
     )
     if failed:
-        first = report.failed[0]
+        first = next((one for one in report.failed if one.path in uris), report.failed[0])
+        what = "the rows are deleted, but their values may remain in a lake index, which could not be updated"
+        if first.path in uris:
+            number = count(sum(path in uris for path in failed), "file")
+            what = f"rows that match remain in {number}, which could not be rewritten"
         raise FilesFailedError(
             {failure.path: failure.error for failure in report.failed},
             report,
-            f"rows that match remain in {count(len(failed), 'file')}, which could not be rewritten; the "
-            f"first is {first.path}: {first.reason}",
+            f"{what}; the first is {first.path}: {first.reason}",
         )
     return report
 
