@@ -247,6 +247,19 @@ def test_a_replaced_object(store, enabled, lake, files, tmp_path, ordinal, momen
     check_replaced_object(enabled, store, lake, key_of(ordinal), new, moment, is_excluded=ordinal != 3)
 
 
+def test_an_object_that_is_another_one_only_while_it_is_planned(store, enabled, lake, files, tmp_path):
+    """The plan is for the listed version, which Spark reads, and not for the other one."""
+    frame = enabled.read.parquet(lake)
+    key, new = key_of(1), replacement(files, 3, tmp_path)
+    store.faults = [Fault("call", "GET", key=key, action=lambda: store.put(key, new))]
+    narrow = frame.where(f"user = {user_of(1, 7)}")
+    narrow._jdf.queryExecution().executedPlan()
+    assert store.faults[0].times == 0
+    store.put(key, files[1])
+    assert len(narrow.collect()) == 1
+    assert frame.where(f"user = {user_of(1, 7)}").count() == 1  # planned once
+
+
 def test_folders_with_many_other_objects_between_them(store, enabled, files, tmp_path):
     for ordinal, data in enumerate(files):
         store.put(f"lake/{'az'[ordinal % 2]}/{ordinal}.parquet", data)

@@ -26,7 +26,8 @@ from intarsia.lake.index.of_table import KnownFiles, TableLakeIndex
 from intarsia.once import cached_property
 from intarsia.read.report import ScanReport
 from intarsia.records import dataclass
-from intarsia.storage import ByteRange, ByteSource, CountedSource, QueryReads, identity_of
+from intarsia.storage import ByteRange, ByteSource, CountedSource, ObjectIdentity, QueryReads, identity_of
+from intarsia.storage.objects import quoted
 from intarsia.storage.running_query import Deadline, applied, counting
 
 #: Memory limit of a cache: footers, page indexes and directories, joined footers, opened indexes and the ends
@@ -372,6 +373,15 @@ class Snapshot:
             if entry.is_remote
             and (self._identities.get(entry.path) is None or self._cache.latest_metadata(entry.path) is None)
         }
+
+    def is_as_listed(self, entry: DataFile) -> bool:
+        """Return whether a file was the listed one when it was last read; True if it was not read."""
+        identity = self._identities.get(entry.path)
+        if isinstance(identity, ObjectIdentity):
+            return entry.e_tag is None or quoted(identity.e_tag) == quoted(entry.e_tag)
+        if not isinstance(identity, tuple) or entry.times_ns is None:
+            return True
+        return identity[2:] == (entry.size_bytes, *entry.times_ns)
 
     def forget(self, paths: Iterable[str]) -> None:
         """Compare files with the caches again when they are opened, because they may have been replaced."""

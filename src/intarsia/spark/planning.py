@@ -72,6 +72,8 @@ class FilePlanner:
         seconds: Planning single files stops after this time, or if a sample of them shows that planning saves
             too little; the others are read as a whole. None to plan all.
         whole_row_groups: Whether row groups can only be read as a whole.
+        plans_replaced: Whether a file that is no longer as it was listed is planned as it is now. Else it is
+            read as a whole, because the plan would be taken for one of the listed version.
         clock: Returns the time in seconds.
         trace: What a page map needs in addition; None if none is drawn.
         report: The files of the last call, and what each index excluded.
@@ -84,6 +86,7 @@ class FilePlanner:
     count_pages: bool = False
     seconds: float | None = None
     whole_row_groups: bool = False
+    plans_replaced: bool = True
     clock: Callable[[], float] = time.monotonic
     trace: QueryTrace | None = None
     report: ScanReport = field(init=False)
@@ -121,6 +124,10 @@ class FilePlanner:
                 with closing(plans):
                     for ordinal, (entry, future) in zip(possible, plans, strict=True):
                         found[ordinal] = self._planned(ordinal, entry, future, snapshot)
+            for ordinal in () if self.plans_replaced else found:
+                file = table.files[ordinal]
+                if not snapshot.is_as_listed(file):
+                    found[ordinal] = RemainingFile(ordinal, file, None, file.size_bytes)
             unplanned = {ordinal: table.files[ordinal] for ordinal in left if ordinal not in found}
             if unplanned:
                 self.report.add_whole(len(unplanned), sum(file.size_bytes for file in unplanned.values()))

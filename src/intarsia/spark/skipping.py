@@ -167,6 +167,7 @@ class SkippingPlanner:
                 count_pages=len(listing.files) <= _COUNTED_FILES,
                 seconds=seconds,
                 whole_row_groups=table is not None,
+                plans_replaced=listing.is_sealed,  # the status of such a file is in the answer
                 clock=self._clock,
             )
             files = known_files.files
