@@ -181,3 +181,18 @@ def test_null_pages_and_null_counts_that_are_wrong(tmp_path, writer, wrong, wher
     ((start, stop),) = answer["rows"]
     assert list(range(start, stop)) == matching_rows(table, [where])
     assert bool(answer["ignored"]) == is_ignored
+
+
+def test_upper_bounds_that_other_texts_begin_with(tmp_path):
+    """Polars before 1.37 takes texts as equal if one begins with the other."""
+    path = tmp_path / "a.parquet"
+    table = pa.table({"x": ["m\u00ff", "m", "m\u00ff~"]})
+    pq.write_table(table, path, version="1.0", use_dictionary=False)
+    patient = Patient.read(path)
+    patient.footer.set(6, thrift.BINARY, b"Polars version 1.36.1")
+    patient.chunk(0, 0).get(3).get(12).set(5, thrift.BINARY, "m\u00ff".encode())
+    patient.write(path)
+    for text, rows in (("m\u00ff~", [[2, 3]]), ("m\u0100", [])):
+        (answer,) = answers([{"path": str(path), "where": [["x", "=", text]]}])
+        assert answer["rows"] == rows
+        assert bool(answer["prunedBy"]) == (not rows)

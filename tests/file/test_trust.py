@@ -117,8 +117,9 @@ def test_writers(created_by, name, version):
         ("Polars", "text", Claim.BOUNDS, "version 2"),
         ("Polars", "text", Claim.PAGE_BOUNDS, "version 2"),
         ("Arrow2 - Native Rust implementation of Arrow", "number", Claim.NULL_COUNT, "0.14"),
-        ("Polars", "text", Claim.LOWER_BOUND, "is empty"),
-        ("Polars", "text", Claim.EXACT_BOUNDS, "is empty"),
+        ("Polars", "text", Claim.LOWER_BOUND, "or is empty"),
+        ("Polars", "text", Claim.UPPER_BOUND, "begins with the other"),
+        ("Polars", "text", Claim.EXACT_BOUNDS, "or is empty"),
         ("Polars (python) version 1.44.0 (build 22a147de3d)", "varying", Claim.BOUNDS, "bytes"),
         ("Polars (python) version 2.0.0 (build 22a147de3d)", "unsigned", Claim.BOUNDS, "unsigned numbers"),
         ("KUZU", "number", Claim.NULL_COUNT, "row groups"),
@@ -171,6 +172,7 @@ def test_claims_that_are_not_trusted(created_by, leaf, claim, word):
         ("DuckDB version v1.1.3 (build 19864453f7)", "number", Claim.NULL_COUNT),
         ("DuckDB version v1.5.2 (build 8a5851971f)", "text", Claim.EXACT_BOUNDS),  # no dictionary page
         ("Polars (python) version 2.0.0 (build 22a147de3d)", "text", Claim.LOWER_BOUND),
+        ("Polars (python) version 2.0.0 (build 22a147de3d)", "text", Claim.UPPER_BOUND),
         ("Polars (python) version 2.0.0 (build 22a147de3d)", "text", Claim.EXACT_BOUNDS),
         ("Polars (python) version 2.0.0 (build 22a147de3d)", "varying", Claim.BOUNDS),
         ("Polars (python) version 2.1.0 (build 7f902bd3ff)", "unsigned", Claim.BOUNDS),
@@ -251,7 +253,11 @@ def test_bounds():
     assert unordered.bounds(chunk(**current, **deprecated)).value is None
     assert unordered.bounds(chunk(**deprecated)).value == (b"c", b"d")
     text = trust("Polars (python) version 1.44.0 (build 22a147de3d)", "text")
-    assert text.bounds(chunk("text", **current)) == TrustedValue((b"", b"b"))
+    assert text.bounds(chunk("text", **current)) == TrustedValue((b"", b"c"))  # above "b" and "b..."
+    for high in (b"", b"\xff\xff"):
+        bounds = text.bounds(chunk("text", min_value=b"", max_value=high))
+        assert bounds.value is None
+        assert "begins with the other" in bounds.reason
 
 
 def test_null_counts():

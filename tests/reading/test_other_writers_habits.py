@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -386,6 +387,29 @@ def test_polars_excludes_numbers_beside_nan(tmp_path):
         assert ia.open(path).count("x IS NULL") == 0
         assert ia.open(path).count("x > 3") == 319
         ia.attach(path, [ia.PageIndex(), ia.Statistics()])
+
+
+@pytest.mark.parametrize("longest", ["zz~", "zz\u00ff", "zz" + "\U0010ffff" * 9])
+def test_polars_takes_texts_as_equal_if_one_begins_with_the_other(tmp_path, longest):
+    """Before 1.37, the bounds of the first page are those of the chunk."""
+    table = pa.table({"x": ["mm", "zz", "m", longest]})
+    path = write(tmp_path / "a.parquet", table, use_dictionary=False, write_page_index=False, version="1.0")
+    patient = Patient.read(path)
+    patient.footer.set(6, thrift.BINARY, b"Polars")
+    statistics = patient.chunk(0, 0).get(CHUNK_META).get(STATISTICS)
+    statistics.set(5, thrift.BINARY, b"zz")
+    statistics.set(6, thrift.BINARY, b"mm")
+    patient.write(path)
+    for _ in range(2):
+        opened = ia.open(path)
+        assert opened.count(pc.field("x") == longest) == 1
+        assert opened.count("x = 'm'") == 1
+        assert opened.count("x > 'zz'") == 1
+        assert opened.count("x <= 'zz'") == 3
+        assert dict(opened.aggregate({"x": ["min", "max"]})) == {"x": {"min": "m", "max": longest}}
+        scan = opened.scan("x > 'z{'")
+        assert scan.to_arrow().num_rows == scan.report.row_groups_read == 0
+        ia.attach(path, [ia.Statistics()])
 
 
 @pytest.mark.parametrize("is_deprecated", [True, False])

@@ -13,7 +13,8 @@ import { intersect, merge } from './rows.js'
 /** Whether a row group might match, by the statistics of its chunk. @param {Condition} condition @param {Chunk} chunk @param {Trust} trust */
 export function mightMatchStatistics(condition, { meta, numRows }, trust) {
   const stats = meta.field_12 ?? {}
-  const [low, high] = stats.field_5 && stats.field_6 && trust.usesBounds ? [trust.usesLowerBounds ? stats.field_6 : new Uint8Array(), stats.field_5]
+  const upper = trust.usesUpperBounds ? stats.field_5 : stats.field_5 && successor(stats.field_5)
+  const [low, high] = stats.field_5 && stats.field_6 && trust.usesBounds && upper ? [trust.usesLowerBounds ? stats.field_6 : new Uint8Array(), upper]
     : stats.field_1 && stats.field_2 && !stats.field_5 && !stats.field_6 && trust.usesDeprecatedBounds ? [stats.field_2, stats.field_1] : []
   const hasAnyBounds = [1, 2, 5, 6].some(number => stats[`field_${number}`])
   const nulls = stats.field_3 === undefined || !trust.usesNullCounts ? -1 : Number(stats.field_3)
@@ -23,6 +24,13 @@ export function mightMatchStatistics(condition, { meta, numRows }, trust) {
   if (condition.leaf.isRequired) facts.hasNulls = false
   else if (isKnown) Object.assign(facts, { hasNulls: nulls > 0, hasValues: nulls < numRows })
   return condition.mightMatch(facts)
+}
+
+/** The smallest bytes above all that begin with a prefix. @param {Uint8Array} prefix */
+function successor(prefix) {
+  let end = prefix.length
+  while (end && prefix[end - 1] === 0xff) end--
+  return end ? Uint8Array.from(prefix.subarray(0, end), (byte, at) => at === end - 1 ? byte + 1 : byte) : undefined
 }
 
 /** Whether a row group might match, by its Bloom filter. @param {Source} source @param {Condition} condition @param {Chunk} chunk */

@@ -3,7 +3,7 @@
 /** @import { Footer, Chunk } from './footer.js' */
 /** @import { Directory } from './directory.js' */
 /** @import { ValueType } from './values.js' */
-/** @typedef {'bounds' | 'lowerBounds' | 'deprecatedBounds' | 'nullCounts' | 'pageNullCounts' | 'pageIndex'} Claim */
+/** @typedef {'bounds' | 'lowerBounds' | 'upperBounds' | 'deprecatedBounds' | 'nullCounts' | 'pageNullCounts' | 'pageIndex'} Claim */
 
 const TYPE_ORDER = 1
 const IEEE_754_TOTAL_ORDER = 2
@@ -44,7 +44,7 @@ const RULES = [
   ['polars', [2], isAny, ['nullCounts', 'pageNullCounts']],
   ['polars', [2, 1], isFloat, ['bounds', 'pageIndex']],
   ['polars', [1], isBytes, ['bounds', 'pageIndex']],
-  ['polars', [2], isByteArray, ['lowerBounds']],
+  ['polars', [2], isByteArray, ['lowerBounds', 'upperBounds']],
   ['polars', [2], isDecimalOfBytes, ['bounds']],
   ['polars', [2, 1], type => type.bits === 32 && !type.isSigned, ['bounds']],
   ['arrow2', undefined, isAny, ['nullCounts']],
@@ -83,6 +83,7 @@ export class Trust {
     this.hasOrder = leaf.order === TYPE_ORDER || (leaf.order === IEEE_754_TOTAL_ORDER && type.isFloat)
     this.usesBounds = this.hasOrder && isUsed('bounds')
     this.usesLowerBounds = isUsed('lowerBounds')
+    this.usesUpperBounds = isUsed('upperBounds')
     this.usesNullCounts = isUsed('nullCounts')
     this.usesPageNullCounts = !doubted.has('pageNullCounts')
     // signed comparison is wrong for some types

@@ -40,7 +40,7 @@ test('null counts of JSON columns', () => {
 
 test('other writers', () => {
   for (const [createdBy, type, changed] of /** @type {[string, any, any][]} */ ([
-    ['Polars version 1.36.1', { ...INT64, physical: 'BYTE_ARRAY', logical: 'STRING' }, { usesLowerBounds: false, usesNullCounts: false, usesPageNullCounts: false }],
+    ['Polars version 1.36.1', { ...INT64, physical: 'BYTE_ARRAY', logical: 'STRING' }, { usesLowerBounds: false, usesUpperBounds: false, usesNullCounts: false, usesPageNullCounts: false }],
     ['Polars version 2.0.0', DOUBLE, { usesBounds: false, distrustsPageIndex: true }],
     ['Polars version 2.0.0', { ...INT64, physical: 'INT32', bits: 32, isSigned: false }, { usesBounds: false, usesDeprecatedBounds: false }],
     ['kuzu', INT64, { usesNullCounts: false }],

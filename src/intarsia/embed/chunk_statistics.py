@@ -64,7 +64,7 @@ class Statistics(OfAllColumns):
         trust = chunk.file.trust(chunk.leaf)
         doubted = state.statistics is None and any(
             trust.doubt_of_writer(claim, chunk.meta)
-            for claim in (Claim.NULL_COUNT, Claim.BOUNDS, Claim.LOWER_BOUND)
+            for claim in (Claim.NULL_COUNT, Claim.BOUNDS, Claim.LOWER_BOUND, Claim.UPPER_BOUND)
         )
         try:
             found = computed_statistics(chunk, now) if doubted or _is_incomplete(chunk, now) else now

@@ -21,6 +21,7 @@ from intarsia.format.footer import Footer, Leaf
 from intarsia.format.structs import ColumnChunk, ColumnMetaData, Statistics
 from intarsia.once import cached_property
 from intarsia.records import dataclass
+from intarsia.rows.ordering import successor
 
 _T = TypeVar("_T")
 
@@ -147,6 +148,9 @@ class Trust:
                 doubt = self.doubt(claim, meta)
                 if doubt is None and self.doubt(Claim.LOWER_BOUND, meta) is not None:
                     low = b""  # the least text
+                if doubt is None and (prefixed := self.doubt(Claim.UPPER_BOUND, meta)) is not None:
+                    high = successor(high) or b""  # above all texts that begin with it
+                    doubt = None if high else prefixed
                 return TrustedValue((low, high)) if doubt is None else TrustedValue(None, doubt)
         return TrustedValue(
             None, "one of the two bounds is missing" if has_bounds(statistics) else "it has none"

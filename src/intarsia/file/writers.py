@@ -27,6 +27,7 @@ class Claim(str, Enum):  # a text's hash, unlike an enum's, is computed in C
 
     BOUNDS = "min_value and max_value enclose the values"
     LOWER_BOUND = "min_value is a lower bound, if the bounds are trusted"
+    UPPER_BOUND = "max_value is an upper bound, if the bounds are trusted"
     DEPRECATED_BOUNDS = "min and max enclose the values"
     EXACT_BOUNDS = "bounds that are not marked as truncated are values"
     NULL_COUNT = "null counts of chunks are correct"
@@ -39,7 +40,13 @@ class Claim(str, Enum):  # a text's hash, unlike an enum's, is computed in C
 
 
 #: The claims of chunk statistics in their current form.
-STATISTICS_CLAIMS = (Claim.BOUNDS, Claim.LOWER_BOUND, Claim.EXACT_BOUNDS, Claim.NULL_COUNT)
+STATISTICS_CLAIMS = (
+    Claim.BOUNDS,
+    Claim.LOWER_BOUND,
+    Claim.UPPER_BOUND,
+    Claim.EXACT_BOUNDS,
+    Claim.NULL_COUNT,
+)
 
 
 class WrittenColumn(NamedTuple):
@@ -322,10 +329,10 @@ RULES = (
     ),
     Rule(
         "polars",
-        (Claim.LOWER_BOUND, Claim.EXACT_BOUNDS),
+        (Claim.LOWER_BOUND, Claim.UPPER_BOUND, Claim.EXACT_BOUNDS),
         _is_byte_array,
-        "{name} before 2.0 omits pages whose minimum is empty from the lower bound (observed in 0.20.31 "
-        "to 1.36)",
+        "{name} before 2.0 treats bounds of pages as equal if one begins with the other, or is empty "
+        "(observed in 0.19.19 to 1.36)",
         before=(2,),
     ),
     Rule(

@@ -197,10 +197,9 @@ def check_statistics(chunk: CheckedChunk) -> None:
         claim = Claim.DEPRECATED_BOUNDS
     if claim is not None:
         trust = chunk.file.trust(chunk.leaf)
-        doubt = trust.doubt_of_writer(claim, chunk.meta) or trust.doubt_of_writer(
-            Claim.LOWER_BOUND, chunk.meta
-        )
-        chunk.findings.note_writer("Statistics", doubt)
+        claims = (claim, Claim.LOWER_BOUND, Claim.UPPER_BOUND)
+        doubts = (trust.doubt_of_writer(one, chunk.meta) for one in claims)
+        chunk.findings.note_writer("Statistics", next(filter(None, doubts), None))
     chunk.findings.count_checked("statistics")
     _check(statistics, chunk, chunk.findings.of("Statistics"))
 
