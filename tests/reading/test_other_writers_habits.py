@@ -299,6 +299,36 @@ def test_wrong_null_counts(tmp_path, writer, counts):
         ia.attach(path, [ia.PageIndex(), ia.Statistics()])
 
 
+def test_questdb_counts_no_nulls_in_rows_that_are_older_than_a_symbol(tmp_path):
+    column = pa.array([None] * 50 + ["b", None], pa.string())
+    path = write(tmp_path / "a.parquet", pa.table({"x": column}), write_page_index=False)
+    patient = Patient.read(path)
+    patient.footer.set(6, thrift.BINARY, b"QuestDB version 9.0")
+    patient.write(path)
+    with_statistics(path, 0, lambda statistics: statistics.set(3, thrift.I64, 0))
+    for _ in range(2):
+        assert ia.open(path).count("x IS NULL") == 51
+        assert ia.open(path).count("x IS NOT NULL") == 1
+        assert dict(ia.open(path).aggregate({"x": ["count"]})) == {"x": {"count": 1}}
+        ia.attach(path, [ia.Statistics()])
+
+
+@pytest.mark.filterwarnings("ignore:.*page index of x:intarsia.IntarsiaWarning")
+def test_rugo_writes_empty_upper_bounds_of_pages(tmp_path):
+    """Those of the chunk are right, and are used."""
+    column = pa.array([b"", b"\xff" * 17] * PAGE, pa.binary())
+    path = write(tmp_path / "a.parquet", pa.table({"x": column}), use_dictionary=False)
+    patient = Patient.read(path)
+    patient.footer.set(6, thrift.BINARY, b"rugo version 0.5.6")
+    patient.change_index(
+        ColumnIndex, 0, 0, lambda index: index._replace(max_values=[b""] * len(index.max_values))
+    )
+    patient.write(path)
+    assert ia.open(path).count([("x", "=", b"\xff" * 17)]) == PAGE
+    scan = ia.open(path).scan([("x", ">", b"\xff" * 17)])
+    assert scan.to_arrow().num_rows == scan.report.row_groups_read == 0
+
+
 def test_hyparquet_counts_nulls_that_it_writes_as_text(tmp_path):
     """In JSON columns, null is the text ``null``."""
     path = write(tmp_path / "a.parquet", pa.table({"j": pa.array(["1", "null", "null"], pa.json_())}))
@@ -410,6 +440,30 @@ def test_polars_takes_texts_as_equal_if_one_begins_with_the_other(tmp_path, long
         scan = opened.scan("x > 'z{'")
         assert scan.to_arrow().num_rows == scan.report.row_groups_read == 0
         ia.attach(path, [ia.Statistics()])
+
+
+@pytest.mark.filterwarnings("ignore:.*page index of x:intarsia.IntarsiaWarning")
+@pytest.mark.filterwarnings("ignore:.*page index of x:intarsia.IntarsiaWarning")
+@pytest.mark.parametrize("bits", [32, 64])
+def test_polars_compares_unsigned_numbers_as_signed(tmp_path, bits):
+    """Before 1.0, in chunks and pages."""
+    above = 2 ** (bits - 1)
+    column = np.array([0, 5, above] * PAGE, dtype=f"uint{bits}")
+    path = write(tmp_path / "a.parquet", pa.table({"x": column}), use_dictionary=False)
+    patient = Patient.read(path)
+    patient.footer.set(6, thrift.BINARY, b"Polars")
+    high = column[1:2].tobytes()
+    patient.chunk(0, 0).get(CHUNK_META).get(STATISTICS).set(5, thrift.BINARY, high)
+    patient.change_index(
+        ColumnIndex, 0, 0, lambda index: index._replace(max_values=[high] * len(index.max_values))
+    )
+    patient.write(path)
+    for _ in range(2):
+        opened = ia.open(path)
+        assert opened.count(f"x = {above}") == PAGE
+        assert opened.count("x > 5") == PAGE
+        assert opened.count("x <= 5") == 2 * PAGE
+        ia.attach(path, [ia.PageIndex(), ia.Statistics()])
 
 
 @pytest.mark.parametrize("is_deprecated", [True, False])

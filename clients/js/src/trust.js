@@ -16,6 +16,8 @@ const isByteArray = type => type.physical === 'BYTE_ARRAY'
 /** @param {ValueType} type */
 const isFloat = type => type.isFloat
 /** @param {ValueType} type */
+const isLargeUnsigned = type => type.bits >= 32 && !type.isSigned
+/** @param {ValueType} type */
 const isInList = type => !type.leaf.isFlat
 /** @param {ValueType} type */
 const isDecimalOfBytes = type => isBytes(type) && type.logical === 'DECIMAL'
@@ -47,7 +49,10 @@ const RULES = [
   ['polars', [2], isByteArray, ['lowerBounds', 'upperBounds']],
   ['polars', [2], isDecimalOfBytes, ['bounds']],
   ['polars', [2, 1], type => type.bits === 32 && !type.isSigned, ['bounds']],
+  ['polars', [1], isLargeUnsigned, ['bounds', 'pageIndex']],
   ['arrow2', undefined, isAny, ['nullCounts']],
+  ['questdb', undefined, isByteArray, ['nullCounts', 'pageNullCounts']],
+  ['rugo', undefined, type => isByteArray(type) && !type.logical, ['pageIndex']],
   ['kuzu', undefined, isAny, ['nullCounts']],
   ['lbug', undefined, isAny, ['nullCounts']],
   ['clickhouse', [26, 5], type => isInList(type) || isByteArray(type), ['pageIndex']],

@@ -102,8 +102,12 @@ def _is_byte_array_in_struct(column: WrittenColumn) -> bool:
     return _is_byte_array(column) and len(column.leaf.path) > 1
 
 
+def _is_blob(column: WrittenColumn) -> bool:
+    return _is_byte_array(column) and column.leaf.logical is None
+
+
 def _is_blob_in_struct(column: WrittenColumn) -> bool:
-    return _is_byte_array_in_struct(column) and column.leaf.logical is None
+    return _is_blob(column) and len(column.leaf.path) > 1
 
 
 def _is_decimal_of_varying_length(column: WrittenColumn) -> bool:
@@ -123,8 +127,12 @@ def _is_in_list(column: WrittenColumn) -> bool:
 
 
 def _is_uint32(column: WrittenColumn) -> bool:
+    return _is_large_unsigned(column) and column.leaf.type == Type.INT32
+
+
+def _is_large_unsigned(column: WrittenColumn) -> bool:
     integer = column.leaf.logical.INTEGER if column.leaf.logical else None
-    return integer is not None and integer.bitWidth == 32 and not integer.isSigned
+    return integer is not None and integer.bitWidth >= 32 and not integer.isSigned
 
 
 def _is_float(column: WrittenColumn) -> bool:
@@ -351,10 +359,31 @@ RULES = (
         before=(2, 1),
     ),
     Rule(
+        "polars",
+        (Claim.BOUNDS, Claim.PAGE_BOUNDS),
+        _is_large_unsigned,
+        "{name} before 1.0 compares unsigned numbers as signed (observed in 0.19.19 to 0.20.31)",
+        before=(1,),
+    ),
+    Rule(
         "arrow2",
         (Claim.NULL_COUNT,),
         _has_dictionary,
         "{name} writes 0 as the null count of columns with a dictionary (observed in Polars 0.14 and 0.15)",
+    ),
+    Rule(
+        "questdb",
+        (Claim.NULL_COUNT, Claim.PAGE_NULL_COUNT),
+        _is_byte_array,
+        "{name} does not count nulls of symbols in rows that are older than the column (observed in 8.2 to "
+        "9.3.0; 9.3.4 does, but it writes the same version)",
+    ),
+    Rule(
+        "rugo",
+        (Claim.PAGE_BOUNDS,),
+        _is_blob,
+        "{name} writes an empty upper bound of pages whose maximum begins with 16 bytes of 255 (observed in "
+        "0.4.43 to 0.5.6, and opteryx-core 0.9.175)",
     ),
     Rule(
         "kuzu",
