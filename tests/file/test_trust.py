@@ -78,6 +78,8 @@ def chunk(name="number", *, dictionary=None, **statistics):
         ("github.com/segmentio/parquet-go version 0.0.0 (build )", "github.com/segmentio/parquet-go", ()),
         ("Polars", "polars", ()),
         ("Polars (python) version 2.1.0 (build 7f902bd3ff)", "polars", (2, 1, 0)),
+        ("parquet-mr compatible Photon version 0.2 (build 16.4)", "photon", (0, 2)),
+        ("parquet-cpp-velox version 0.0.0", "velox", (0, 0, 0)),
         ("", "", ()),
     ],
 )
@@ -158,6 +160,9 @@ def test_claims_that_are_not_trusted(created_by, leaf, claim, word):
         ("parquet-mr version 1.9.0 (build 1)", "number", Claim.DEPRECATED_BOUNDS),
         ("parquet-mr version 1.10.0 (build 1)", "real", Claim.BOUNDS),
         ("parquet-mr version 1.12.0", "many", Claim.PAGE_INDEX),
+        ("parquet-mr compatible Photon version 0.2 (build 16.4)", "text", Claim.BOUNDS),
+        ("parquet-mr compatible Photon version 0.2 (build 16.4)", "real", Claim.BOUNDS),
+        ("parquet-cpp-velox version 0.0.0", "varying", Claim.BOUNDS),
         ("parquet-go version 12.0.1", "real", Claim.BOUNDS),
         ("parquet-go version 12.0.1", "number", Claim.NULL_COUNT),
         ("github.com/parquet-go/parquet-go version 0.32.0(build )", "number", Claim.NULL_COUNT),
@@ -250,6 +255,11 @@ def test_batches_of_dictionaries():
             for claim in (Claim.BOUNDS, Claim.NULL_COUNT):
                 doubt = found.doubt(claim, chunk("text", dictionary=4, null_count=0))
                 assert (doubt is not None) == (is_doubted and pa.types.is_dictionary(kind))
+
+
+def test_velox_is_not_an_old_arrow():
+    found = trust("parquet-cpp-velox version 0.0.0", "text")
+    assert found.doubt(Claim.BOUNDS, chunk("text", dictionary=4)) is None
 
 
 def test_bounds():

@@ -62,7 +62,7 @@ const RULES = [
 
 /** @param {string} createdBy @returns {[string, number[] | undefined]} */
 function writerOf(createdBy) {
-  const text = createdBy.trim().toLowerCase()
+  const text = createdBy.trim().toLowerCase().replace(/^parquet-mr compatible (?=photon)|^parquet-cpp-(?=velox)/, '')
   const version = / version v?(\d+(?:\.\d+)*)/.exec(text)
   return [text.split(/[\s(]/)[0], version?.[1].split('.').map(Number)]
 }

@@ -21,6 +21,7 @@ test('bounds of floats that leave out numbers beside NaN, and null counts', () =
     ['parquet-mr version 1.9.0 (build 1)', false, true],
     ['parquet-mr (build 1)', false, true],
     ['parquet-mr version 1.10.0 (build 1)', true, true],
+    ['parquet-mr compatible Photon version 0.2 (build 16.4)', true, true],
     ['github.com/parquet-go/parquet-go version 0.32.0(build )', false, true],
     ['parquet-go version latest', false, false],
     ['parquet-go version 18.8.0', true, true],
@@ -57,6 +58,7 @@ test('other writers', () => {
     ['ClickHouse version 26.5.0', { ...INT64, physical: 'BYTE_ARRAY', logical: 'JSON' }, {}],
     ['parquet-rs version 59.3.0', { ...INT64, physical: 'BYTE_ARRAY', logical: 'DECIMAL' }, { usesBounds: false, distrustsPageIndex: true }],
     ['parquet-cpp-arrow version 10.0.1', { ...INT64, physical: 'BYTE_ARRAY', logical: 'STRING' }, { usesBounds: false, usesNullCounts: false }],
+    ['parquet-cpp-velox version 0.0.0', { ...INT64, physical: 'BYTE_ARRAY', logical: 'STRING' }, {}],
     ['parquet-cpp version 1.5.1-SNAPSHOT', { ...INT64, physical: 'FIXED_LEN_BYTE_ARRAY', logical: 'DECIMAL' }, { usesBounds: false }],
   ])) {
     const of = (/** @type {string} */ name) => ({ ...new Trust(/** @type {any} */ ({ createdBy: name }), type, undefined) })

@@ -435,6 +435,9 @@ RULES = (
 )
 
 
+#: Writers that name another one, but have neither its errors nor its versions.
+_NAMESAKES = (("parquet-mr compatible photon", "photon"), ("parquet-cpp-velox", "velox"))
+
 _VERSION = re.compile(r"^(?P<name>[\w./\-]+)(?: \(\w+\))?(?: version v?(?P<version>\d+(?:\.\d+)*))?")
 
 
@@ -448,8 +451,13 @@ def parse_writer(created_by: str) -> tuple[str, tuple[int, ...]]:
         ('github.com/segmentio/parquet-go', ())
         >>> parse_writer("DuckDB version v1.4.4 (build 6ddac802ff)")
         ('duckdb', (1, 4, 4))
+        >>> parse_writer("parquet-mr compatible Photon version 0.2 (build 16.4)")
+        ('photon', (0, 2))
     """
     text = created_by.strip().lower()
+    for namesake, name in _NAMESAKES:
+        if text.startswith(namesake):
+            text = name + text[len(namesake) :]
     if text.startswith("github.com/"):
         return re.split(r"[\s(]", text, maxsplit=1)[0], ()
     match = _VERSION.match(text)
