@@ -109,6 +109,8 @@ def test_writers(created_by, name, version):
         ("parquet-cpp-arrow version 10.0.1", "text", Claim.NULL_COUNT, "GH-15042"),
         ("parquet-cpp version 1.5.1-SNAPSHOT", "text", Claim.NULL_COUNT, "ARROW-12513"),
         ("parquet-cpp version 1.5.1-SNAPSHOT", "varying", Claim.BOUNDS, "PARQUET-1655"),
+        ("parquet-cpp version 1.5.1-SNAPSHOT", "real", Claim.BOUNDS, "NaN"),
+        ("parquet-cpp version 1.3.1-SNAPSHOT", "real", Claim.DEPRECATED_BOUNDS, "NaN"),
         ("DuckDB version v2.0.0 (build d54cbbe3df)", "s.blob", Claim.EXACT_BOUNDS, "fixed-size binary"),
         ("DuckDB version v1.5.2 (build 8a5851971f)", "text", Claim.EXACT_BOUNDS, "ENUM"),
         ("DuckDB", "number", Claim.NULL_COUNT, "row groups"),
@@ -174,6 +176,7 @@ def test_claims_that_are_not_trusted(created_by, leaf, claim, word):
         ("parquet-cpp-arrow version 26.0.1", "text", Claim.EXACT_BOUNDS),  # no dictionary page
         ("parquet-cpp-arrow version 10.0.1", "text", Claim.BOUNDS),  # no dictionary page
         ("parquet-cpp-arrow version 4.0.0", "varying", Claim.BOUNDS),
+        ("parquet-cpp-arrow version 3.0.0", "real", Claim.BOUNDS),
         ("DuckDB version v2.0.0 (build d54cbbe3df)", "s.text", Claim.EXACT_BOUNDS),
         ("DuckDB version v2.0.0 (build d54cbbe3df)", "s.blob", Claim.BOUNDS),
         ("fastparquet-python version 2026.9.0 (build 0)", "number", Claim.DEPRECATED_BOUNDS),
@@ -255,6 +258,11 @@ def test_batches_of_dictionaries():
             for claim in (Claim.BOUNDS, Claim.NULL_COUNT):
                 doubt = found.doubt(claim, chunk("text", dictionary=4, null_count=0))
                 assert (doubt is not None) == (is_doubted and pa.types.is_dictionary(kind))
+
+
+def test_floats_of_files_with_an_arrow_schema():
+    found = trust("parquet-cpp version 1.5.1-SNAPSHOT", "real", arrow_schema=True)
+    assert found.doubt(Claim.BOUNDS) is None
 
 
 def test_velox_is_not_an_old_arrow():

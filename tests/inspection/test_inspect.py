@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import struct
 from decimal import Decimal
 
 import numpy as np
@@ -13,6 +14,7 @@ from intarsia.check.inspection import inspect
 from intarsia.embed import Bloom, PageIndex, attach, detach
 from intarsia.errors import ColumnNotFoundError, CorruptFileError, IntarsiaError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
+from intarsia.format import thrift
 from intarsia.format.footer import schema_leaves
 from intarsia.format.structs import SchemaElement
 from intarsia.indexes.distinct import Distinct
@@ -20,6 +22,7 @@ from intarsia.indexes.zonemap import ZoneMap
 from intarsia.rows.values import human_value, json_value
 from intarsia.storage import LocalFile
 from tests.counting import arguments_of, python_calls
+from tests.reading.surgery import Patient
 
 
 @pytest.fixture
@@ -316,9 +319,19 @@ def test_ignored_metadata_of_the_corpus(corpus):
 
     assert "OffsetIndex ignored: " in ignored("alltypes_invalid_pages.parquet")
     assert "null_count -1" in ignored("datapage_v1-uncompressed-checksum.parquet")
-    assert "is NaN" in ignored("nan_in_stats.parquet")
+    assert "beside NaN" in ignored("nan_in_stats.parquet")
     assert "is encrypted" in ignored("encrypt_columns_plaintext_footer.parquet.encrypted")
     assert "deprecated bounds" in ignored("fixed_length_decimal.parquet")
+
+
+def test_ignored_bounds_that_are_nan(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": [1.0, 2.0]}), path)
+    patient = Patient.read(path)
+    patient.chunk(0, 0).get(3).get(12).set(5, thrift.BINARY, struct.pack("<d", float("nan")))
+    patient.write(path)
+    (chunk,) = inspect(path).row_groups[0].columns
+    assert "is NaN" in "; ".join(chunk.ignored_metadata)
 
 
 # --- some columns and row groups ---------------------------------------------------------------------

@@ -40,6 +40,7 @@ const RULES = [
   ['hyparquet', undefined, type => type.logical === 'JSON', ['nullCounts', 'pageNullCounts']],
   ['parquet-cpp-arrow', undefined, type => isByteArray(type) && type.leaf.inStruct, ['nullCounts', 'pageNullCounts']],
   ['parquet-cpp', [11], isByteArray, ['bounds', 'nullCounts']],
+  ['parquet-cpp', [2], isFloat, ['bounds', 'deprecatedBounds']],
   ['parquet-cpp', [4], isDecimalOfBytes, ['bounds']],
   ['fastparquet', undefined, isAny, ['deprecatedBounds']],
   ['duckdb', [1, 1], isAny, ['nullCounts']],

@@ -25,6 +25,7 @@ test('bounds of floats that leave out numbers beside NaN, and null counts', () =
     ['github.com/parquet-go/parquet-go version 0.32.0(build )', false, true],
     ['parquet-go version latest', false, false],
     ['parquet-go version 18.8.0', true, true],
+    ['parquet-cpp version 1.5.1-SNAPSHOT', false, true],
     ['', false, true],
     ['another', true, true],
   ])) {

@@ -139,6 +139,10 @@ def _is_float(column: WrittenColumn) -> bool:
     return column.leaf.type in (Type.FLOAT, Type.DOUBLE) or column.leaf.logical_name == "FLOAT16"
 
 
+def _is_float_without_arrow_schema(column: WrittenColumn) -> bool:
+    return _is_float(column) and b"ARROW:schema" not in column.footer.key_values
+
+
 def _is_named_parquet_go(column: WrittenColumn) -> bool:
     """Return whether the name of the writer is not the path of a module."""
     return parse_writer(column.footer.created_by)[0] == "parquet-go"
@@ -268,6 +272,14 @@ RULES = (
         "{name} before 4.0 compares decimals as unsigned bytes (PARQUET-1655, observed in pyarrow 2.0 and "
         "3.0)",
         before=(4,),
+    ),
+    Rule(
+        "parquet-cpp",
+        (Claim.BOUNDS, Claim.DEPRECATED_BOUNDS),
+        _is_float_without_arrow_schema,
+        "{name} leaves numbers beside NaN out of bounds (observed in pyarrow 0.7 to 0.13; files by 0.15 and "
+        "above have an Arrow schema)",
+        before=(2,),
     ),
     Rule(
         "fastparquet",
