@@ -1,6 +1,8 @@
 """Rows of columns of every type are selected, also of types that pyarrow does not support."""
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from intarsia.arrow.owned_rows import filter_rows, filter_values, take_rows, take_values
@@ -64,3 +66,33 @@ def test_tables_without_columns_or_rows():
     assert filter_rows(no_columns, pa.array([True, False])).num_rows == 1
     empty = pa.table({"x": pa.chunked_array([], TEXT)})
     assert take_rows(empty, []).schema == empty.schema
+
+
+def large_texts():
+    """Return three texts of 1 GiB in three chunks, each after a short text, in memory that is not touched."""
+    size = 1 << 30
+    text = np.zeros(1 + size, dtype=np.uint8)
+    offsets = pa.py_buffer(np.array([0, 1, 1 + size], dtype=np.int32))
+    chunk = pa.StringArray.from_buffers(2, offsets, pa.py_buffer(text))
+    return pa.chunked_array([chunk] * 3)
+
+
+@pytest.mark.parametrize("is_struct", [False, True])
+def test_rows_of_chunks_that_have_more_than_2_gib_of_text(is_struct):
+    """pyarrow joins chunks before it takes from them."""
+    column = large_texts()
+    if is_struct:
+        column = pa.chunked_array([pa.StructArray.from_arrays([chunk], ["x"]) for chunk in column.chunks])
+    with pytest.raises(pa.ArrowInvalid):
+        column.take([0])
+    table = pa.table({"x": column, "n": range(6)})
+    found = take_rows(table, [4, 0, 4, 2])
+    assert found["n"].to_pylist() == [4, 0, 4, 2]
+    assert found["x"].to_pylist() == [column[0].as_py()] * 4
+    assert take_values(column, pa.array([2, None])).to_pylist() == [column[0].as_py(), None]
+
+
+@pytest.mark.slow
+def test_the_rows_that_are_taken_may_have_2_gib_of_text():
+    found = take_values(large_texts().slice(0, 2), [1, 1])
+    assert pc.binary_length(found).to_pylist() == [1 << 30, 1 << 30]

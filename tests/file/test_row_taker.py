@@ -26,3 +26,14 @@ def test_rows_of_columns_with_gaps(share, gap):
         column = pa.chunked_array([values[:half], values[half:]])
         expected = values.filter(pa.array(np.isin(rows, wanted)))
         assert taken.of(column).combine_chunks().equals(expected)
+
+
+def test_a_few_rows_of_chunks_that_have_more_than_2_gib_of_text():
+    """The chunks are not joined, which one array could not hold; the text is memory that is not touched."""
+    size, rows = 1 << 30, 1024
+    offsets = pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * (size // rows))
+    chunk = pa.StringArray.from_buffers(rows, offsets, pa.py_buffer(np.zeros(size, dtype=np.uint8)))
+    column = pa.chunked_array([chunk, chunk, chunk])
+    wanted = RowSelection.from_rows(np.arange(0, 3 * rows, 100))
+    taken = RowTaker(RowSelection.all(3 * rows), wanted).of(column)
+    assert (len(taken), taken.nbytes < size) == (wanted.num_rows, True)

@@ -30,7 +30,7 @@ def take_rows(table: pa.Table, ordinals: npt.ArrayLike | pa.Array | pa.ChunkedAr
         [{'x': 'c'}, {'x': 'a'}]
     """
     positions = _positions(ordinals)
-    return _selected_rows(table, lambda plain: plain.take(positions))
+    return _selected_rows(table, lambda plain: _taken(plain, positions))
 
 
 def take_values(values: Values, ordinals: npt.ArrayLike | pa.Array | pa.ChunkedArray) -> Values:
@@ -45,7 +45,7 @@ def take_values(values: Values, ordinals: npt.ArrayLike | pa.Array | pa.ChunkedA
         ['b', None]
     """
     positions = _positions(ordinals)
-    return _selected(values, lambda plain: plain.take(positions))
+    return _selected(values, lambda plain: _taken(plain, positions))
 
 
 def places_in(ordinals: npt.NDArray[np.integer], length: int) -> pa.Array:
@@ -87,6 +87,26 @@ def no_rows(schema: pa.Schema) -> pa.Table:
 def _positions(ordinals: npt.ArrayLike | pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     is_arrow = isinstance(ordinals, pa.Array | pa.ChunkedArray)
     return ordinals if is_arrow else pa.array(ordinals, pa.int64())
+
+
+def _taken(values: Any, positions: pa.Array | pa.ChunkedArray) -> Any:
+    try:
+        return values.take(positions)
+    except pa.ArrowInvalid:
+        if not isinstance(values, pa.ChunkedArray):
+            raise
+    # pyarrow joins chunks before it takes from them, and the text of all of them exceeds one array
+    among = np.unique(positions.drop_null().to_numpy())
+    needed = values.filter(pa.array(np.isin(np.arange(len(values)), among)))
+    places = pc.index_in(positions, value_set=pa.array(among))
+    try:
+        return needed.take(places)
+    except pa.ArrowInvalid:
+        half = len(places) // 2
+        if not half:
+            raise
+        parts = _taken(needed, places[:half]), _taken(needed, places[half:])
+        return pa.chunked_array([chunk for part in parts for chunk in part.chunks], values.type)
 
 
 def _selected_rows(table: pa.Table, select: Callable[[Any], Any]) -> pa.Table:

@@ -424,7 +424,8 @@ class RowTaker:
         if len(positions) <= SLICED_RANGES:
             slices = [column.slice(start, stop - start) for start, stop in positions]
             return pa.chunked_array([chunk for piece in slices for chunk in piece.chunks], type=column.type)
-        if positions.num_rows * TAKEN_PART < self._num_values:
+        # pyarrow joins chunks before it takes from them, which fails if they have more than 2 GiB of text
+        if column.num_chunks == 1 and positions.num_rows * TAKEN_PART < self._num_values:
             return column.take(self._ordinals)
         return column.filter(self._mask)
 

@@ -170,7 +170,13 @@ def _mask(leaf: Condition, values: pa.Array) -> pa.BooleanArray:
     if isinstance(leaf, BoundNull):
         return pc.is_valid(values) if leaf.negated else pc.is_null(values)
     if isinstance(leaf, BoundFunction):
-        return condition_mask(leaf.condition, _applied(leaf, values))
+        try:
+            return condition_mask(leaf.condition, _applied(leaf, values))
+        except pa.ArrowCapacityError:  # the results may exceed the 2 GiB of one array
+            half = len(values) // 2
+            if not half:
+                raise
+            return condition_mask(leaf, pa.chunked_array([values[:half], values[half:]]))
     if isinstance(leaf, BoundCompare):
         value = leaf.value
         if pa.types.is_float16(values.type):  # Arrow has no comparison kernels; float32 is lossless

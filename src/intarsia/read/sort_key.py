@@ -16,6 +16,7 @@ from intarsia.arrow.comparison import (
     flags_of,
     sortable_type,
 )
+from intarsia.arrow.owned_rows import take_rows
 from intarsia.predicate import Comparison, Constant, IsNull, Not, Or, Predicate
 from intarsia.read.output_columns import OutputColumn
 from intarsia.records import dataclass
@@ -255,7 +256,7 @@ class TopRows:
         place = [pa.chunked_array([files]), pa.chunked_array([numbers])]
         found = pa.Table.from_arrays([*values.columns, *place], schema=self.rows.schema)
         rows = pa.concat_tables([self.rows, found])
-        self.rows = rows.take(self._first(rows)).combine_chunks()
+        self.rows = take_rows(rows, self._first(rows)).combine_chunks()
 
     def _first(self, rows: pa.Table) -> Rows:
         """Return the ordinals of the first rows in order; no two rows are at the same place."""
