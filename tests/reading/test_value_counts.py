@@ -7,8 +7,10 @@ import math
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import acero
 
 import intarsia as ia
+from tests.counting import calls
 from tests.lake.index.lakes import age
 
 
@@ -44,6 +46,17 @@ def test_only_the_edges_are_read(sorted_file):
     scan = sorted_file.scan("y >= 12000", [])
     assert scan.value_counts("x")["count"].to_pylist() == [10_000, 10_000, 8_000]
     assert scan.report.pages["x"].read == 1
+
+
+def test_counts_of_a_single_array_are_not_grouped_again(tmp_path):
+    """Grouping millions of distinct values takes most of the time."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": [f"value {row}" for row in range(1000)] * 2}), path)
+    table = ia.open(path)
+    assert table.value_counts("x").num_rows == table.count_distinct("x") == 1000
+    # an empty table, to find out whether the type can be grouped
+    assert calls(lambda: table.value_counts("x"), of=acero._group_by) == 1
+    assert calls(lambda: table.count_distinct("x"), of=acero._group_by) == 1
 
 
 def test_equal_counts_are_ordered_by_value(tmp_path):

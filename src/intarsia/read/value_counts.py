@@ -63,7 +63,7 @@ class ValueCounts:
         self._key = sortable_type(self._compared_as)
         try:
             self._nothing = _counts(pa.array([], self._key), pa.array([], pa.int64()))
-            self._found = [_grouped([self._nothing])]
+            self._found = [_grouped(self._nothing)]
             pc.sort_indices(self._nothing, [(COUNT, "descending"), (VALUE, "ascending")])
         except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise UnsupportedFeatureError(
@@ -81,7 +81,7 @@ class ValueCounts:
 
     def count_distinct(self) -> int:
         """Return the number of distinct values, without null."""
-        found = _grouped(self._found)
+        found = _merged(self._found)
         return int(found.num_rows - found[VALUE].null_count)
 
     def most_common(self, limit: int | None) -> pa.Table:
@@ -90,7 +90,7 @@ class ValueCounts:
         Args:
             limit: The maximum number of values; None for all.
         """
-        found = _grouped(self._found)
+        found = _merged(self._found)
         order = [(COUNT, "descending"), (VALUE, "ascending")]
         chosen = found.take(first_in_order(found, order, limit))
         return pa.table({VALUE: self._as_column(chosen[VALUE]), COUNT: chosen[COUNT]})
@@ -125,7 +125,7 @@ class ValueCounts:
             rows_matched=counts.rows_matched + known.num_rows,
         )
         files_read = query.num_files_with(plan.candidates - known)
-        return _grouped([self._nothing, *pieces]), FileOutcome(
+        return _merged([self._nothing, *pieces]), FileOutcome(
             plan, outcome, tuple(answered), files_read=files_read
         )
 
@@ -183,19 +183,19 @@ class ValueCounts:
             ordinals = np.unique(granule_values.ordinals[chosen])
             counts = np.ones(len(ordinals), dtype=np.int64)
         values = self._keys(granule_values.values.take(pa.array(ordinals)))
-        return _counts(values, pa.array(counts, pa.int64())), granule_rows(index.edges, answers)
+        return _grouped(_counts(values, pa.array(counts, pa.int64()))), granule_rows(index.edges, answers)
 
     def _repeated(self, query: FileQuery, path: Path, rows: RowSelection) -> pa.Table:
         """Return the counts of a column with one value in each file."""
         values, counts = query.constant_counts(path, rows)
-        return _counts(self._keys(values.cast(self._compared_as)), counts)
+        return _grouped(_counts(self._keys(values.cast(self._compared_as)), counts))
 
     def _counted_values(self, values: pa.Array) -> pa.Table:
         """Count the values of an array."""
         keys = self._keys(values)
         chunks = keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]
         found = [pc.value_counts(chunk) for chunk in chunks]
-        return _grouped([self._nothing, *(_counts(each.field(0), each.field(1)) for each in found)])
+        return _merged([self._nothing, *(_counts(each.field(0), each.field(1)) for each in found)])
 
     def _keys(self, values: pa.Array) -> pa.Array | pa.ChunkedArray:
         """Convert values to the type in which they are grouped, with one NaN and no -0.0."""
@@ -220,10 +220,16 @@ def _counts(values: pa.Array | pa.ChunkedArray, counts: pa.Array) -> pa.Table:
     return pa.table({VALUE: values, COUNT: counts})
 
 
-def _grouped(pieces: Sequence[pa.Table]) -> pa.Table:
+def _grouped(counts: pa.Table) -> pa.Table:
     """Add the counts of equal values."""
-    found = pa.concat_tables(pieces).group_by(VALUE).aggregate([(COUNT, "sum")])
+    found = counts.group_by(VALUE).aggregate([(COUNT, "sum")])
     return pa.table({VALUE: found[VALUE], COUNT: found[f"{COUNT}_sum"].cast(pa.int64())})
+
+
+def _merged(pieces: Sequence[pa.Table]) -> pa.Table:
+    """Add the counts of pieces, in each of which all values are distinct."""
+    found = [piece for piece in pieces if piece.num_rows] or pieces[:1]
+    return found[0] if len(found) == 1 else _grouped(pa.concat_tables(found))
 
 
 def _condensed(pieces: list[pa.Table]) -> list[pa.Table]:
@@ -231,5 +237,5 @@ def _condensed(pieces: list[pa.Table]) -> list[pa.Table]:
     if len(pieces) < 2:
         return pieces
     if sum(piece.num_rows for piece in pieces) > max(MERGED_ROWS, 2 * pieces[0].num_rows):
-        return [_grouped(pieces)]
-    return [pieces[0], _grouped(pieces[1:])] if len(pieces) > MERGED_PIECES else pieces
+        return [_merged(pieces)]
+    return [pieces[0], _merged(pieces[1:])] if len(pieces) > MERGED_PIECES else pieces
