@@ -16,6 +16,7 @@ import intarsia as ia
 from intarsia.check.verification import verify_source
 from intarsia.check.verification.embedded import Follower
 from intarsia.file import REMOTE_TAIL_BYTES
+from intarsia.indexes import Index
 from intarsia.storage import BufferedSource, ByteRange, CountedSource, LocalFile
 from intarsia.write import write_table
 
@@ -114,6 +115,16 @@ def test_indexes_that_are_too_large_to_buffer_are_compared_one_by_one(full):
     report, recorded, counts = verified(full, following_bytes=0)
     assert report.findings == ()
     assert counts.bytes > 1.5 * recorded.size()
+
+
+def test_the_number_of_threads_does_not_grow_with_that_of_indexes(full):
+    before, found = threading.active_count(), set()
+    report = verify_source(
+        LocalFile(full), following_indexes=3, progress=lambda *_: found.add(threading.active_count() - before)
+    )
+    assert report.findings == ()
+    assert report.checked["embedded_rebuilt"] == sum(isinstance(index, Index) for index in EVERY_INDEX)
+    assert 0 < max(found) <= 2 * 3
 
 
 class Watched(BufferedSource):

@@ -61,6 +61,9 @@ CHECKS: tuple[Callable[[CheckedChunk], None], ...] = (
 #: Indexes up to this total size are checked in the pass over the data; others after it, one by one.
 FOLLOWING_BYTES = 1 << 28
 
+#: At most this many, because each of them takes two threads.
+FOLLOWING_INDEXES = 256
+
 
 def verify(
     path: str | os.PathLike[str],
@@ -117,8 +120,14 @@ def verify_source(
     seed: int = 0,
     progress: Progress | None = None,
     following_bytes: int = FOLLOWING_BYTES,
+    following_indexes: int = FOLLOWING_INDEXES,
 ) -> VerifyReport:
-    """Check an open file, and close it; see `verify`. Indexes up to ``following_bytes`` follow the pass."""
+    """Check an open file, and close it; see `verify`.
+
+    Args:
+        following_bytes: The total size of the indexes that are checked in the pass over the data.
+        following_indexes: Their maximum number.
+    """
     if sample is not None and quick:
         raise ValueError("quick and sample cannot be combined; pass one of them")
     if sample is not None and sample < 1:
@@ -134,7 +143,7 @@ def verify_source(
             random = Random(f"{seed} {file.path.rpartition('/')[2]}")
             drawn = random.sample(range(total), min(sample, total))
             chosen = {ChunkKey(*divmod(ordinal, num_leaves)) for ordinal in drawn}
-        _verify(file, buffered, chosen, findings, progress or no_progress, following_bytes)
+        _verify(file, buffered, chosen, findings, progress or no_progress, following_bytes, following_indexes)
     return VerifyReport(
         file.path,
         tuple(findings.found),
@@ -154,6 +163,7 @@ def _verify(
     findings: Findings,
     progress: Progress,
     following_bytes: int,
+    following_indexes: int,
 ) -> None:
     """Check the chosen chunks, all if None, or only the metadata of all chunks if none is chosen."""
     footer, readers = file.footer, leaf_readers(file.footer)
@@ -164,7 +174,7 @@ def _verify(
     totals = accumulate(entry.length for entry in entries)  # indexes are in memory during the pass
     following = [
         entry for entry, size in zip(entries, totals, strict=True) if is_full and size <= following_bytes
-    ]
+    ][:following_indexes]
     indexed = columns_of(file, following)
     checks: dict[str, EntryCheck] = {}
     with ExitStack() as stack:
