@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import intarsia as ia
 from benchmarks.data import VERSION, File
 from benchmarks.measure import Case
-from benchmarks.queries import Query
+from benchmarks.queries import Query, fewer
 
 #: At scale factor 1.
 ROWS = 6_001_215
@@ -31,12 +31,21 @@ class MissingProgramError(Exception):
 
 
 def lineitem_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
-    """Query about 30 of 6 million rows by their part, with and without an index of parts."""
+    """Query about 30 of 6 million rows by their part, with and without an index of parts, and scattered rows."""
     scale = round(rows / ROWS, 3)
     parts = np.random.default_rng(11).integers(1, int(PARTS * scale) + 1, repetitions).tolist()
     columns = ("l_orderkey", "l_extendedprice")
     queries = [Query("l_partkey", part, part + 1, columns) for part in parts]
-    return [Case("l_partkey = k", file, queries) for file in make_files(folder, scale)]
+    files = make_files(folder, scale)
+    scattered = {
+        "l_shipmode = 'AIR'": Query("l_shipmode", columns=columns, equals="AIR"),  # 14% of the rows
+        "l_linenumber = 7, all columns": Query("l_linenumber", 7, 8),  # 4%
+    }
+    repeated = fewer(repetitions, 2)
+    return [
+        *(Case("l_partkey = k", file, queries) for file in files),
+        *(Case(name, files[0], [query] * repeated) for name, query in scattered.items()),
+    ]
 
 
 def make_files(folder: Path, scale: float) -> list[File]:
