@@ -260,7 +260,7 @@ class RunColumns:
         They are copied only then: the extension takes pages from any buffers.
         """
         ranges = list(map(LeafPlan.ranges, plans))
-        compiled, are_many = self._query.file.schema.compiled, len(self._run.groups) > 1
+        compiled, are_many = self._query.file.schema.decoded.compiled, len(self._run.groups) > 1
         # chunks that are padded overlap
         is_joined = self._query.file.metadata.is_padded or any(
             (plan.leaf.root_ordinal not in compiled or plan.leaf.max_repetition_level)
