@@ -54,7 +54,8 @@ benchmarks:
   nested    point lookup, range of 100 rows and 1% of the rows of lists
   totals    count and sum of 4,000,000 rows of the same file
   checksums point lookup, range and full scan of two files, one of them with a checksum in each page
-  lineitem  l_partkey = k in TPC-H's lineitem, with and without a RowMap, and scattered rows (needs tpchgen-cli)
+  lineitem  l_partkey = k in TPC-H's lineitem, with and without a RowMap, and scattered rows
+            (needs tpchgen-cli)
   lake      five queries on 1,000 files of 10,000 rows, without indexes, with indexes, with a lake index
   s3        two lookups in the same lake, with and without a lake index, on an S3 server with 20 ms of delay
             (needs moto; DuckDB needs httpfs)

@@ -31,7 +31,7 @@ class MissingProgramError(Exception):
 
 
 def lineitem_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
-    """Query about 30 of 6 million rows by their part, with and without an index of parts, and scattered rows."""
+    """Query about 30 of 6 million rows by their part, with and without an index, and scattered rows."""
     scale = round(rows / ROWS, 3)
     parts = np.random.default_rng(11).integers(1, int(PARTS * scale) + 1, repetitions).tolist()
     columns = ("l_orderkey", "l_extendedprice")
