@@ -41,6 +41,9 @@ from intarsia.tuning import MERGED_PIECES, MERGED_ROWS
 VALUE: Final = "value"
 COUNT: Final = "count"
 
+#: The order of the result, in which no two values are equal.
+_ORDER: Final = ((COUNT, "descending"), (VALUE, "ascending"))
+
 
 class ValueCounts:
     """The values of a column in the matching rows, with their counts; file by file.
@@ -64,7 +67,7 @@ class ValueCounts:
         try:
             self._nothing = _counts(pa.array([], self._key), pa.array([], pa.int64()))
             self._found = [_grouped(self._nothing)]
-            pc.sort_indices(self._nothing, [(COUNT, "descending"), (VALUE, "ascending")])
+            first_in_order(self._nothing, _ORDER, None)
         except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise UnsupportedFeatureError(
                 f"values of {column.name!r} cannot be counted, because its type is {column.type}; "
@@ -91,8 +94,7 @@ class ValueCounts:
             limit: The maximum number of values; None for all.
         """
         found = _merged(self._found)
-        order = [(COUNT, "descending"), (VALUE, "ascending")]
-        chosen = found.take(first_in_order(found, order, limit))
+        chosen = found.take(first_in_order(found, _ORDER, limit))
         return pa.table({VALUE: self._as_column(chosen[VALUE]), COUNT: chosen[COUNT]})
 
     # --- one file ----------------------------------------------------------------------------------
