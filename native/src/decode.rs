@@ -78,7 +78,8 @@ const THREADED_BYTES: usize = 1 << 18;
 ///
 /// Args:
 ///     schema: The schema of the file.
-///     fields: The ordinal of each top-level field, and the pages of each of its leaves.
+///     fields: The ordinal of each top-level field, whether its texts, all of them in dictionary pages, are
+///         returned as a dictionary array, and the pages of each of its leaves.
 ///     starts: The first row of each selected range, counted in the pages of each leaf, as 64-bit integers.
 ///     stops: The row after the last one of each range.
 ///     checksums: Whether pages that have a checksum are compared with it.
@@ -95,10 +96,15 @@ pub fn decode(
     let ranges: Vec<Range<usize>> =
         numbers(starts.as_bytes()).zip(numbers(stops.as_bytes())).map(|(start, stop)| start..stop).collect();
     guard(py, || {
-        let decoded = in_threads(&fields, |(ordinal, leaves)| {
+        let decoded = in_threads(&fields, |(ordinal, as_dictionary, leaves)| {
             let field = schema.fields.get(*ordinal).and_then(Option::as_ref);
             let field = field.ok_or(Refusal("a type is decoded by pyarrow"))?;
-            Ok((Arc::clone(&field.arrow), column(field, leaves, &ranges, checksums)?))
+            let array = column(field, leaves, &ranges, *as_dictionary, checksums)?;
+            let arrow = match *as_dictionary {
+                true => Arc::new(Field::new(field.arrow.name(), array.data_type().clone(), true)),
+                false => Arc::clone(&field.arrow),
+            };
+            Ok((arrow, array))
         })?;
         let (fields, arrays): (Vec<_>, Vec<_>) = decoded.into_iter().unzip();
         let num_rows = arrays.first().map_or(0, |array: &ArrayRef| array.len());
@@ -109,8 +115,8 @@ pub fn decode(
     })
 }
 
-/// A top-level field: its ordinal, and the pages of each of its leaves.
-type Leaves = (usize, Vec<Vec<Chunk>>);
+/// A top-level field: its ordinal, whether it becomes a dictionary array, and the pages of each of its leaves.
+type Leaves = (usize, bool, Vec<Vec<Chunk>>);
 
 /// Calls a function for each field, in order, in as many threads as pay.
 fn in_threads<'a, T: Send>(
@@ -118,7 +124,7 @@ fn in_threads<'a, T: Send>(
     work: impl Fn(&'a Leaves) -> Read<T> + Sync,
 ) -> Read<Vec<T>> {
     let num_bytes = |chunk: &Chunk| chunk.span.2.saturating_sub(chunk.span.1);
-    let num_bytes: usize = fields.iter().flat_map(|(_, leaves)| leaves).flatten().map(num_bytes).sum();
+    let num_bytes: usize = fields.iter().flat_map(|(_, _, leaves)| leaves).flatten().map(num_bytes).sum();
     let cores = if num_bytes < THREADED_BYTES { 1 } else { available_parallelism().map_or(1, usize::from) };
     let next = AtomicUsize::new(0);
     let run = || {
@@ -147,6 +153,7 @@ pub fn column(
     field: &schema::Field,
     leaves: &[Vec<Chunk>],
     ranges: &[Range<usize>],
+    as_dictionary: bool,
     checksums: bool,
 ) -> Read<ArrayRef> {
     let num_rows = ranges.iter().map(Range::len).sum();
@@ -174,9 +181,12 @@ pub fn column(
         return Err(Refusal("there is too little memory"));
     }
     if let [chunks] = pages.as_slice()
-        && let Some(array) = selected(field, chunks, ranges)?
+        && let Some(array) = selected(field, chunks, ranges, as_dictionary)?
     {
         return Ok(array);
+    }
+    if as_dictionary {
+        return Err(Refusal("a column is not only in dictionary pages"));
     }
     let selection = (num_rows < total_rows)
         .then(|| RowSelection::from_consecutive_ranges(ranges.iter().cloned(), total_rows));

@@ -3,7 +3,7 @@
 use std::vec::IntoIter;
 
 use bytes::Bytes;
-use parquet::basic::{Encoding, Type};
+use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 
@@ -149,13 +149,12 @@ impl Pages {
         self.all().all(|page| matches!(page.header.encoding, 0 | 2 | 8))
     }
 
-    /// Returns whether `plain` finds values in PLAIN or a dictionary, texts only in a dictionary, and levels in RLE.
-    pub fn are_copied(&self, physical: Type) -> bool {
+    /// Returns whether `plain` finds values in PLAIN or a dictionary, and levels in RLE.
+    pub fn are_copied(&self) -> bool {
         let is_rle =
             |page: &CheckedPage| page.header.kind != Kind::Data || page.header.level_encodings[1] == 3;
-        let is_coded = |page: &CheckedPage| page.header.encoding != 0;
         self.are_plain()
-            && self.data().all(|page| is_rle(page) && (is_coded(page) || physical != Type::BYTE_ARRAY))
+            && self.data().all(is_rle)
             && self.dictionary().is_none_or(|page| page.header.encoding != 8)
     }
 

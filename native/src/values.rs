@@ -1,13 +1,14 @@
-//! Selected numbers in PLAIN, and numbers and texts with codes of a dictionary in PLAIN, without arrow-rs.
+//! Selected numbers and texts in PLAIN, or with codes of a dictionary in PLAIN, without arrow-rs.
 //!
 //! The pages of a column are decompressed into the same memory, and only selected values are copied.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use arrow_array::{ArrayRef, OffsetSizeTrait, make_array};
 use arrow_buffer::{ArrowNativeType, BooleanBufferBuilder, Buffer, NullBuffer};
-use arrow_data::ArrayData;
+use arrow_data::{ArrayData, ArrayDataBuilder};
 use arrow_schema::DataType;
 use parquet::basic::Type;
 
@@ -19,11 +20,17 @@ use crate::thrift::{Read, Reader, Refusal};
 const TOO_FEW: Refusal = Refusal("a page has fewer values");
 const NO_MEMORY: Refusal = Refusal("there is too little memory");
 
-/// Returns the selected values of a column; None if arrow-rs is to decode them.
-pub fn selected(field: &Field, chunks: &[Pages], ranges: &[Range<usize>]) -> Read<Option<ArrayRef>> {
+/// Returns the selected values of a column, those of texts as a dictionary array if this is asked for; None if
+/// arrow-rs is to decode them.
+pub fn selected(
+    field: &Field,
+    chunks: &[Pages],
+    ranges: &[Range<usize>],
+    as_dictionary: bool,
+) -> Read<Option<ArrayRef>> {
     let kind = field.arrow.data_type();
-    let is_copied = |physical: &Type| chunks.iter().all(|chunk| chunk.are_copied(*physical));
-    let Some(physical) = field.physical.filter(is_copied) else { return Ok(None) };
+    let are_copied = chunks.iter().all(Pages::are_copied);
+    let Some(physical) = field.physical.filter(|_| are_copied) else { return Ok(None) };
     let length = ranges.iter().map(Range::len).sum();
     let given = (chunks, ranges, length, kind);
     let array = match (physical, kind, kind.primitive_width()) {
@@ -33,6 +40,12 @@ pub fn selected(field: &Field, chunks: &[Pages], ranges: &[Range<usize>]) -> Rea
         }
         (Type::INT64, DataType::Decimal128(..), _) => {
             collect(Numbers(room(length)?, |value| i128::from(i64::from_le_bytes(value))), given)
+        }
+        (Type::BYTE_ARRAY, DataType::Utf8 | DataType::Binary, _) if as_dictionary => {
+            collect(Codes::<i32>::of(length, kind)?, given)
+        }
+        (Type::BYTE_ARRAY, DataType::LargeUtf8 | DataType::LargeBinary, _) if as_dictionary => {
+            collect(Codes::<i64>::of(length, kind)?, given)
         }
         (Type::BYTE_ARRAY, DataType::Utf8 | DataType::Binary, _) => collect(Texts::<i32>::of(length)?, given),
         (Type::BYTE_ARRAY, DataType::LargeUtf8 | DataType::LargeBinary, _) => {
@@ -54,10 +67,14 @@ trait Values {
     /// A value in a page.
     type Stored<'a>: Copy;
 
-    fn plain(bytes: &[u8], count: usize) -> Read<Cow<'_, [Self::Stored<'_>]>>;
+    /// Returns what the codes of a dictionary page stand for.
+    fn dictionary<'a>(&mut self, page: &'a [u8], count: usize) -> Read<Cow<'a, [Self::Stored<'a>]>>;
+    /// Appends some of the values in PLAIN that are left of a page, and nulls; the bytes behind them are left.
+    fn append_plain(&mut self, page: &mut &[u8], places: Range<usize>, valid: Option<&[bool]>) -> Read<()>;
     /// Appends values and nulls.
     fn append<'a>(&mut self, values: impl Iterator<Item = Option<Self::Stored<'a>>>) -> Read<()>;
-    fn buffers(self) -> Vec<Buffer>;
+    /// Adds the values to an array of a type.
+    fn fill(self, array: ArrayDataBuilder) -> Read<ArrayDataBuilder>;
 }
 
 struct Numbers<const WIDTH: usize, T, F: Fn([u8; WIDTH]) -> T>(Vec<T>, F);
@@ -65,8 +82,15 @@ struct Numbers<const WIDTH: usize, T, F: Fn([u8; WIDTH]) -> T>(Vec<T>, F);
 impl<const WIDTH: usize, T: ArrowNativeType, F: Fn([u8; WIDTH]) -> T> Values for Numbers<WIDTH, T, F> {
     type Stored<'a> = [u8; WIDTH];
 
-    fn plain(bytes: &[u8], count: usize) -> Read<Cow<'_, [Self::Stored<'_>]>> {
-        bytes.as_chunks().0.get(..count).map(Cow::Borrowed).ok_or(TOO_FEW)
+    fn dictionary<'a>(&mut self, page: &'a [u8], count: usize) -> Read<Cow<'a, [Self::Stored<'a>]>> {
+        page.as_chunks().0.get(..count).map(Cow::Borrowed).ok_or(TOO_FEW)
+    }
+
+    fn append_plain(&mut self, page: &mut &[u8], places: Range<usize>, valid: Option<&[bool]>) -> Read<()> {
+        let (stored, stop) = (page.as_chunks().0, places.end);
+        append(self, stored.get(places).ok_or(TOO_FEW)?.iter().copied(), valid)?;
+        *page = &page[stop * WIDTH..];
+        Ok(())
     }
 
     fn append<'a>(&mut self, values: impl Iterator<Item = Option<Self::Stored<'a>>>) -> Read<()> {
@@ -74,8 +98,8 @@ impl<const WIDTH: usize, T: ArrowNativeType, F: Fn([u8; WIDTH]) -> T> Values for
         Ok(())
     }
 
-    fn buffers(self) -> Vec<Buffer> {
-        vec![Buffer::from_vec(self.0)]
+    fn fill(self, array: ArrayDataBuilder) -> Read<ArrayDataBuilder> {
+        Ok(array.add_buffer(Buffer::from_vec(self.0)))
     }
 }
 
@@ -93,15 +117,25 @@ impl<O: OffsetSizeTrait> Texts<O> {
 impl<O: OffsetSizeTrait> Values for Texts<O> {
     type Stored<'a> = &'a [u8];
 
-    fn plain(mut bytes: &[u8], count: usize) -> Read<Cow<'_, [Self::Stored<'_>]>> {
-        let mut texts = room(count.min(bytes.len() / 4))?;
+    fn dictionary<'a>(&mut self, mut page: &'a [u8], count: usize) -> Read<Cow<'a, [Self::Stored<'a>]>> {
+        let mut texts = room(count.min(page.len() / 4))?;
         for _ in 0..count {
-            let (length, rest) = bytes.split_first_chunk().ok_or(TOO_FEW)?;
-            let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(TOO_FEW)?;
-            texts.push(text);
-            bytes = rest;
+            texts.push(text(&mut page)?);
         }
         Ok(Cow::Owned(texts))
+    }
+
+    fn append_plain(&mut self, page: &mut &[u8], places: Range<usize>, valid: Option<&[bool]>) -> Read<()> {
+        for _ in 0..places.start {
+            text(page)?;
+        }
+        let mut found = *page;
+        for _ in places.clone() {
+            text(page)?;
+        }
+        let num_bytes = found.len() - page.len() - 4 * places.len();
+        self.1.try_reserve(num_bytes).map_err(|_| NO_MEMORY)?;
+        append(self, places.map(|_| text(&mut found).unwrap_or_default()), valid)
     }
 
     fn append<'a>(&mut self, values: impl Iterator<Item = Option<Self::Stored<'a>>>) -> Read<()> {
@@ -116,9 +150,63 @@ impl<O: OffsetSizeTrait> Values for Texts<O> {
         Ok(())
     }
 
-    fn buffers(mut self) -> Vec<Buffer> {
+    fn fill(mut self, array: ArrayDataBuilder) -> Read<ArrayDataBuilder> {
         self.1.shrink_to_fit();
-        vec![Buffer::from_vec(self.0), Buffer::from_vec(self.1)]
+        Ok(array.add_buffer(Buffer::from_vec(self.0)).add_buffer(Buffer::from_vec(self.1)))
+    }
+}
+
+/// Takes a text in PLAIN from the bytes.
+fn text<'a>(page: &mut &'a [u8]) -> Read<&'a [u8]> {
+    let (length, rest) = page.split_first_chunk().ok_or(TOO_FEW)?;
+    let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(TOO_FEW)?;
+    *page = rest;
+    Ok(text)
+}
+
+/// The ordinals of texts among the distinct ones of all dictionary pages, and these.
+struct Codes<'a, O> {
+    codes: Vec<i32>,
+    known: HashMap<Vec<u8>, i32>,
+    texts: Texts<O>,
+    kind: &'a DataType,
+}
+
+impl<'a, O: OffsetSizeTrait> Codes<'a, O> {
+    fn of(length: usize, kind: &'a DataType) -> Read<Self> {
+        Ok(Codes { codes: room(length)?, known: HashMap::new(), texts: Texts::of(0)?, kind })
+    }
+}
+
+impl<O: OffsetSizeTrait> Values for Codes<'_, O> {
+    type Stored<'a> = i32;
+
+    fn append_plain(&mut self, _: &mut &[u8], _: Range<usize>, _: Option<&[bool]>) -> Read<()> {
+        Err(Refusal("a page has no codes"))
+    }
+
+    fn dictionary<'a>(&mut self, page: &'a [u8], count: usize) -> Read<Cow<'a, [i32]>> {
+        let mut codes = room(count)?;
+        for text in self.texts.dictionary(page, count)?.iter() {
+            let next = i32::try_from(self.known.len()).map_err(|_| NO_MEMORY)?;
+            codes.push(*self.known.entry(text.to_vec()).or_insert(next));
+            if codes.last() == Some(&next) {
+                self.texts.append([Some(*text)].into_iter())?;
+            }
+        }
+        Ok(Cow::Owned(codes))
+    }
+
+    fn append<'a>(&mut self, values: impl Iterator<Item = Option<Self::Stored<'a>>>) -> Read<()> {
+        self.codes.extend(values.map(Option::unwrap_or_default));
+        Ok(())
+    }
+
+    fn fill(self, array: ArrayDataBuilder) -> Read<ArrayDataBuilder> {
+        let texts = ArrayData::builder(self.kind.clone()).len(self.known.len());
+        let kind = DataType::Dictionary(Box::new(DataType::Int32), Box::new(self.kind.clone()));
+        let array = array.data_type(kind).add_buffer(Buffer::from_vec(self.codes));
+        Ok(array.add_child_data(self.texts.fill(texts)?.build()?))
     }
 }
 
@@ -136,7 +224,9 @@ fn collect<V: Values>(mut values: V, (chunks, mut ranges, length, kind): Given<'
         let dictionary = chunk
             .dictionary()
             .filter(|_| is_selected)
-            .map(|page| V::plain(chunk.plain(page, &mut raw_dictionary.0)?.1, page.header.num_values))
+            .map(|page| {
+                values.dictionary(chunk.plain(page, &mut raw_dictionary.0)?.1, page.header.num_values)
+            })
             .transpose()?;
         for page in chunk.data() {
             let (start, num_values) = (first, page.header.num_values);
@@ -149,14 +239,13 @@ fn collect<V: Values>(mut values: V, (chunks, mut ranges, length, kind): Given<'
             let num_valid = |rows: Range<usize>| {
                 valid.as_ref().map_or(rows.len(), |valid| valid[rows].iter().filter(|one| **one).count())
             };
-            let is_plain = page.header.encoding == 0;
-            let plain = is_plain.then(|| V::plain(bytes, num_valid(0..num_values))).transpose()?;
             if valid.is_some() && nulls.is_none() {
                 let mut before = BooleanBufferBuilder::new(length);
                 before.append_n(num_found, true);
                 nulls = Some(before);
             }
-            let (mut runs, mut row, mut at) = (Runs::of_dictionary(bytes), 0, 0);
+            let is_plain = page.header.encoding == 0;
+            let (mut rest, mut runs, mut row, mut at) = (bytes, Runs::of_dictionary(bytes), 0, 0);
             for range in within {
                 let rows = range.start.max(start) - start..range.end.min(first) - start;
                 num_found += rows.len();
@@ -166,45 +255,37 @@ fn collect<V: Values>(mut values: V, (chunks, mut ranges, length, kind): Given<'
                     (Some(nulls), None) => nulls.append_n(rows.len(), true),
                     _ => (),
                 }
-                if let (Some(plain), None) = (&plain, here) {
-                    values.append(plain[rows].iter().map(|value| Some(*value)))?;
+                let skipped = num_valid(row..rows.start);
+                let places = skipped..skipped + num_valid(rows.clone());
+                row = rows.end;
+                if is_plain {
+                    values.append_plain(&mut rest, places, here)?;
                     continue;
                 }
-                at += num_valid(row..rows.start);
-                let places = at..at + num_valid(rows.clone());
-                (row, at) = (rows.end, places.end);
-                match (&plain, &dictionary) {
-                    (Some(plain), _) => append(&mut values, plain, places, None, here, &mut codes)?,
-                    (None, Some(all)) => append(&mut values, all, places, Some(&mut runs), here, &mut codes)?,
-                    _ => return Err(Refusal("a page lacks its dictionary")),
-                }
+                let stored = dictionary.as_ref().ok_or(Refusal("a page lacks its dictionary"))?;
+                codes.clear();
+                runs.read(at + places.start..at + places.end, stored.len(), &mut codes)?;
+                at += places.end;
+                append(&mut values, codes.iter().map(|code| stored[*code as usize]), here)?;
             }
         }
     }
     let nulls = nulls.map(|mut nulls| NullBuffer::new(nulls.finish())).filter(|found| found.null_count() > 0);
-    let array = ArrayData::builder(kind.clone()).len(length).buffers(values.buffers()).nulls(nulls);
+    let array = values.fill(ArrayData::builder(kind.clone()).len(length).nulls(nulls))?;
     Ok(make_array(array.build()?))
 }
 
-/// Appends the values at some places among those of a page, or with the codes there, and nulls between them.
-fn append<V: Values>(
+/// Appends values, and nulls between them.
+fn append<'a, V: Values>(
     values: &mut V,
-    stored: &[V::Stored<'_>],
-    places: Range<usize>,
-    runs: Option<&mut Runs<'_>>,
+    mut found: impl Iterator<Item = V::Stored<'a>>,
     valid: Option<&[bool]>,
-    codes: &mut Vec<u32>,
 ) -> Read<()> {
-    codes.clear();
-    match runs {
-        None => codes.extend(places.map(|place| place as u32)),
-        Some(runs) => runs.read(places, stored.len(), codes)?,
-    }
-    let mut each = codes.iter();
-    let mut next = || stored.get(*each.next()? as usize).copied();
     match valid {
-        None => values.append(codes.iter().map(|code| stored.get(*code as usize).copied())),
-        Some(valid) => values.append(valid.iter().map(|is_valid| if *is_valid { next() } else { None })),
+        None => values.append(found.map(Some)),
+        Some(valid) => {
+            values.append(valid.iter().map(|is_valid| if *is_valid { found.next() } else { None }))
+        }
     }
 }
 

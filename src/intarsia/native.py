@@ -83,7 +83,7 @@ class Native(Protocol):
     def decode(
         self,
         schema: NativeSchema,
-        fields: Sequence[tuple[int, Sequence[Any]]],
+        fields: Sequence[tuple[int, bool, Sequence[Any]]],
         starts: bytes,
         stops: bytes,
         checksums: bool,

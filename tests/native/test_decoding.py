@@ -325,7 +325,7 @@ def decoded_page(schema, page, num_rows, num_values):
         codec=0, span=span, dictionary=None, page_starts=[], page_rows=[num_rows], num_values=num_values
     )
     start, stop = (place.to_bytes(8, "little") for place in (0, num_rows))
-    return native.load().decode(handle, [(0, [[chunk]])], start, stop, False)
+    return native.load().decode(handle, [(0, False, [[chunk]])], start, stop, False)
 
 
 @needs_extension
@@ -345,6 +345,37 @@ def test_a_list_without_elements_does_not_go_on(definition):
     assert decoded_page(schema, page([3, 2]), num_rows=1, num_values=2)
     with pytest.raises(native.load().Refused, match="a list without elements goes on"):
         decoded_page(schema, page(definition), num_rows=1, num_values=2)
+
+
+@needs_extension
+@pytest.mark.parametrize("data_type", [pa.string(), pa.large_string(), pa.binary()], ids=str)
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_texts_of_several_dictionary_pages_get_one_dictionary(data_type, version):
+    texts = pa.array(["b", None, "a", "b", "", "a", "c", "b"]).cast(data_type)
+
+    def decoded(**options):
+        target = io.BytesIO()
+        table = pa.table({"x": texts})
+        pq.write_table(table, target, row_group_size=4, data_page_version=version, **options)
+        data, metadata = target.getvalue(), pq.read_metadata(target)
+        chunks = []
+        for column in (metadata.row_group(0).column(0), metadata.row_group(1).column(0)):
+            start = column.dictionary_page_offset or column.data_page_offset
+            span = (data, start, start + column.total_compressed_size)
+            of_chunk = {"codec": 1, "span": span, "dictionary": None, "page_starts": [], "page_rows": [4]}
+            chunks.append(SimpleNamespace(**of_chunk, num_values=4))
+        with ParquetInput(MemorySource(data)) as file:
+            handle = file.schema.handle
+        starts, stops = (b"".join(row.to_bytes(8, "little") for row in rows) for rows in ((1, 5), (3, 8)))
+        return pa.record_batch(native.load().decode(handle, [(0, True, [chunks])], starts, stops, False))
+
+    column = decoded().column(0)
+    column.validate(full=True)
+    assert column.type == pa.dictionary(pa.int32(), data_type)
+    assert column.dictionary.equals(pa.array(["b", "a", "", "c"]).cast(data_type))
+    assert column.cast(data_type).equals(texts.take([1, 2, 5, 6, 7]))
+    with pytest.raises(native.load().Refused, match="a page has no codes"):
+        decoded(use_dictionary=False)
 
 
 _AFTER_A_FORK = """

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
+use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use bytes::Bytes;
 use intarsia_native::decode::column;
@@ -56,9 +57,10 @@ fn decoded(
     field: &Field,
     leaves: &[Vec<Chunk>],
     ranges: &[Range<usize>],
+    as_dictionary: bool,
     checksums: bool,
 ) -> Option<ArrayRef> {
-    let run = || column(field, leaves, ranges, checksums);
+    let run = || column(field, leaves, ranges, as_dictionary, checksums);
     let found = catch_unwind(AssertUnwindSafe(run)).ok()?.ok()?;
     found.to_data().validate_full().unwrap();
     assert_eq!(found.len(), ranges.iter().map(Range::len).sum::<usize>());
@@ -97,8 +99,8 @@ fuzz_target!(
         if start == stop {
             return;
         }
-        let part = decoded(field, &leaves, &[start..stop], checksums);
-        let Some(all) = decoded(field, &leaves, &[0..num_rows], checksums) else { return };
+        let part = decoded(field, &leaves, &[start..stop], false, checksums);
+        let Some(all) = decoded(field, &leaves, &[0..num_rows], false, checksums) else { return };
         // arrow-rs may refuse to skip damaged values that it reads
         if let Some(part) = part {
             assert_eq!(part.to_data(), all.slice(start, stop - start).to_data());
@@ -108,8 +110,13 @@ fuzz_target!(
         let pieces: Vec<_> = ranges.iter().map(|range| all.slice(range.start, range.len())).collect();
         let pieces: Vec<_> = pieces.iter().map(|piece| piece.as_ref()).collect();
         let expected = arrow_select::concat::concat(&pieces).unwrap();
-        if let Some(found) = decoded(field, &leaves, &ranges, checksums) {
+        if let Some(found) = decoded(field, &leaves, &ranges, false, checksums) {
             assert_eq!(found.to_data(), expected.to_data());
+        }
+        if let Some(found) = decoded(field, &leaves, &ranges, true, checksums) {
+            let coded = found.as_any_dictionary();
+            let texts = arrow_select::take::take(coded.values(), coded.keys(), None).unwrap();
+            assert_eq!(texts.to_data(), expected.to_data());
         }
     }
 );

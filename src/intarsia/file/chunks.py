@@ -256,8 +256,7 @@ def plan_chunk(
     """
     chunk_start, chunk_stop = int(outlines.starts[row_group]), int(outlines.stops[row_group])
     counts, total_pages = outlines.pages[row_group], outlines.pages[row_group].data
-    # of a chunk with a single page
-    has_dictionary_within = counts.is_single and counts.dictionary_use is DictionaryUse.ALWAYS
+    has_dictionary_within = counts.dictionary_use is DictionaryUse.ALWAYS
     if locations is not None:
         total_pages = len(locations.offsets)
         chosen = choose(locations.rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -44,6 +44,7 @@ def decode_compiled(
     fetched: FetchedBytes,
     num_rows: Sequence[int],
     positions: RowSelection,
+    texts: Collection[int],
     *,
     checksums: bool,
 ) -> dict[int, pa.ChunkedArray]:
@@ -53,6 +54,7 @@ def decode_compiled(
         plans: What was read of some leaves, whose pages have the same rows.
         num_rows: The number of rows in the pages of each row group.
         positions: The rows to select, counted in the pages of each leaf.
+        texts: Ordinals of the top-level fields to decode to dictionary arrays.
         checksums: Whether pages that have a checksum are compared with it.
 
     Returns:
@@ -67,7 +69,7 @@ def decode_compiled(
     for plan in plans:
         by_root.setdefault(plan.leaf.root_ordinal, []).append(plan)
     fields = [
-        (root, [_chunks(plan, fetched, num_rows) for plan in leaves])
+        (root, root in texts, [_chunks(plan, fetched, num_rows) for plan in leaves])
         for root, leaves in by_root.items()
         if len(leaves) == schema.compiled.get(root)  # a struct is decoded as a whole
         and (reads_lists or not any(plan.leaf.max_repetition_level for plan in leaves))
@@ -79,7 +81,7 @@ def decode_compiled(
     if found is None:
         return {}
     columns = pa.record_batch(found).columns
-    return {root: pa.chunked_array([column]) for (root, _), column in zip(fields, columns, strict=True)}
+    return {root: pa.chunked_array([column]) for (root, *_), column in zip(fields, columns, strict=True)}
 
 
 def _chunks(plan: LeafPlan, fetched: FetchedBytes, num_rows: Sequence[int]) -> list[_Chunk]:

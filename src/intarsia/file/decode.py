@@ -186,10 +186,10 @@ def decode_rows(
         texts = set[int]()
         if covered.num_rows >= REPEATED_TEXTS:
             texts = {plan.leaf.root_ordinal for plan in of_pages if _repeats_texts(schema, plan)}
-        others = of_pages
-        if texts and rows.num_rows >= REPEATED_TEXTS:
-            others = [plan for plan in of_pages if plan.leaf.root_ordinal not in texts]
-        compiled = decode_compiled(schema, others, fetched, num_rows, taken.positions, checksums=checksums)
+        coded = texts if rows.num_rows >= REPEATED_TEXTS else ()
+        compiled = decode_compiled(
+            schema, of_pages, fetched, num_rows, taken.positions, coded, checksums=checksums
+        )
         for root, column in compiled.items():
             pieces[root].append(column)
         of_pages = [plan for plan in of_pages if plan.leaf.root_ordinal not in compiled]

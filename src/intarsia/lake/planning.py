@@ -7,6 +7,7 @@ The pages that objects need are fetched together.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ import pyarrow as pa
 
 from intarsia.ahead import Completion, Done, ahead
 from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError
-from intarsia.file import ParquetInput
+from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunks import DictionaryUse
 from intarsia.file.joined import JoinedInput
 from intarsia.file.schema import FileSchema
@@ -30,7 +31,7 @@ from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Bound, Path, Predicate
 from intarsia.read.file_plan import (
     FilePlan,
-    load_offset_indexes,
+    load_locations,
     plan_chunks,
     plan_file,
     with_stages,
@@ -360,7 +361,9 @@ def _prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
     index_bytes = plan.index_bytes
     # damaged metadata is reported, or replaced, when the rows are read
     with contextlib.suppress(FormatError):
-        index_bytes += load_offset_indexes(query, groups, query.leaves)
+        # in one request, those of the predicate and the others
+        chunks = [ChunkKey(group, leaf.ordinal) for group in groups for leaf in query.leaves]
+        index_bytes += load_locations(query, chunks)[1]
         needed = _locations(query, of_predicate, doubtful)
         everything = [*needed, *_locations(query, query.output_leaves, plan.candidates)]
         gap_bytes = file.source.coalesce_bytes
@@ -380,10 +383,9 @@ def _num_bytes(locations: Sequence[ByteRange], gap_bytes: int) -> int:
 def _locations(query: FileQuery, leaves: Sequence[Leaf], rows: RowSelection) -> list[ByteRange]:
     """Return the byte ranges of the pages of some rows."""
     locations: list[ByteRange] = []
-    for group, wanted in query.row_groups(rows) if leaves else ():
-        plans, _ = plan_chunks(query, group, list(leaves), wanted)
-        for plan in plans:
-            locations += plan.pages
-            if plan.dictionary is not None and plan.dictionary_use is not DictionaryUse.NEVER:
-                locations.append(plan.dictionary)
+    of_groups, _ = plan_chunks(query, leaves, list(query.row_groups(rows)))
+    for plan in itertools.chain.from_iterable(of_groups):
+        locations += plan.pages
+        if plan.dictionary is not None and plan.dictionary_use is not DictionaryUse.NEVER:
+            locations.append(plan.dictionary)
     return locations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache, partial
@@ -232,7 +233,6 @@ def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
 
     This reads only OffsetIndexes.
     """
-    index_bytes = 0
     outlines = query.file.metadata.outlines(query.leaves)
     whole = _read_as_a_whole(query, rows, outlines)
     row_groups, planned_bytes = int(whole.sum()), 0
@@ -241,17 +241,16 @@ def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
         planned_bytes += int((of_leaf.stops - of_leaf.starts)[whole].sum())
     edges = query.file.footer.row_group_starts
     others = rows - RowSelection.union_of(edges[:-1][whole], edges[1:][whole])
-    for group, wanted in query.row_groups(others):
-        row_groups += 1
-        plans, read = plan_chunks(query, group, query.leaves, wanted)
-        index_bytes += read
+    wanted = list(query.row_groups(others))
+    of_groups, index_bytes = plan_chunks(query, query.leaves, wanted)
+    for (group, _), plans in zip(wanted, of_groups, strict=True):
         query.pages.add_plans(group, plans)
         for plan in plans:
             planned_bytes += plan.num_bytes
             if plan.dictionary is not None and plan.dictionary_use is not DictionaryUse.NEVER:
                 planned_bytes += plan.dictionary.length
     return ReadCounts(
-        row_groups=row_groups,
+        row_groups=row_groups + len(wanted),
         rows_candidate=rows.num_rows,
         index_bytes=index_bytes,
         planned_bytes=planned_bytes,
@@ -268,72 +267,78 @@ def _read_as_a_whole(query: FileQuery, rows: RowSelection, outlines: Sequence[Ch
 
 
 def plan_chunks(
-    query: FileQuery, group: int, leaves: list[Leaf], rows: RowSelection, *, is_unpruned: bool = False
-) -> tuple[list[ChunkPlan], int]:
-    """Plan the pages of some leaves for some rows of a row group.
+    query: FileQuery,
+    leaves: Sequence[Leaf],
+    wanted: Sequence[tuple[int, RowSelection]],
+    unpruned: Iterable[bool] = itertools.repeat(False),
+) -> tuple[list[list[ChunkPlan]], int]:
+    """Plan the pages of some leaves for some rows of row groups.
 
-    This reads the OffsetIndexes of chunks that have several pages.
+    This reads, in one request if possible, the OffsetIndexes of chunks that have several pages, unless rows
+    of each page are wanted.
 
     Args:
-        group: Ordinal of the row group.
-        rows: The rows, relative to the row group.
-        is_unpruned: All rows of the row group are candidates.
+        wanted: Ordinals of row groups, each with rows relative to it.
+        unpruned: For each of them whether all rows of the row group are candidates.
 
     Returns:
-        The plans, and the number of bytes that were read from the page index.
+        The plans of the leaves for each row group, and the bytes that were read from the page index.
     """
-    locations, index_bytes = load_locations(query, group, leaves)
     outlines = query.file.metadata.outlines(leaves)
-    num_rows = query.file.footer.metadata.row_groups[group].num_rows
-    choose = cache(partial(choose_pages, rows))
-    plans = [
-        plan_chunk(leaf, of_leaf, group, found, num_rows, choose, is_unpruned=is_unpruned)
-        for leaf, of_leaf, found in zip(leaves, outlines, locations, strict=True)
+    edges = query.file.footer.row_group_starts
+    known = [
+        (group, rows, int(edges[group + 1] - edges[group]), is_unpruned)
+        for (group, rows), is_unpruned in zip(wanted, unpruned, strict=False)
     ]
+    located = [
+        ChunkKey(group, leaf.ordinal)
+        for group, rows, num_rows, is_unpruned in known
+        for gap in [rows.longest_gap(num_rows) if is_unpruned else num_rows]
+        for leaf, of_leaf in zip(leaves, outlines, strict=True)
+        if _is_located(of_leaf, group, gap, num_rows)
+    ]
+    found, index_bytes = load_locations(query, located)
+    locations = dict(zip(located, found, strict=True))
+    plans = []
+    for group, rows, num_rows, is_unpruned in known:
+        choose = cache(partial(choose_pages, rows))
+        of_leaves = []
+        for leaf, of_leaf in zip(leaves, outlines, strict=True):
+            pages = locations.get(ChunkKey(group, leaf.ordinal))
+            plan = plan_chunk(leaf, of_leaf, group, pages, num_rows, choose, is_unpruned=is_unpruned)
+            of_leaves.append(plan)
+        plans.append(of_leaves)
     return plans, index_bytes
 
 
-def load_offset_indexes(query: FileQuery, groups: Sequence[int], leaves: Sequence[Leaf]) -> int:
-    """Read the OffsetIndexes of the chunks of some row groups that have several pages.
+def _is_located(outlines: ChunkOutlines, group: int, gap: int, num_rows: int) -> bool:
+    """Return whether the pages of a chunk are needed one by one, given the longest gap between wanted rows.
 
-    Returns:
-        The number of bytes that were read.
+    Otherwise, a page is longer than the gap, so that each has wanted rows. If only some pages may use the
+    dictionary page, their headers show which of them do.
     """
-    outlines = query.file.metadata.outlines(leaves)
-    return query.file.load_page_index(
-        [
-            ChunkKey(group, leaf.ordinal)
-            for group in groups
-            for leaf, of_leaf in zip(leaves, outlines, strict=True)
-            if not of_leaf.pages[group].is_single
-        ]
-    )
+    pages = outlines.pages[group]
+    is_mixed = pages.dictionary_use is DictionaryUse.SOME_PAGES
+    return is_mixed or not outlines.is_sound[group] or pages.data <= 0 or gap * pages.data >= num_rows
 
 
-def load_locations(
-    query: FileQuery, group: int, leaves: list[Leaf]
-) -> tuple[list[PageLocations | None], int]:
-    """Read the OffsetIndexes of the chunks of a row group that have several pages.
-
-    Args:
-        group: Ordinal of the row group.
+def load_locations(query: FileQuery, keys: Sequence[ChunkKey]) -> tuple[list[PageLocations | None], int]:
+    """Read the OffsetIndexes of the chunks that have several pages.
 
     Returns:
-        The locations for each leaf, None if they are unknown or not needed, and the number of bytes that were
-        read from the page index.
+        The locations for each chunk, None if they are unknown or not needed, and the number of bytes that
+        were read from the page index.
 
     Raises:
         UnsupportedFeatureError: If a column is encrypted or in another file.
         CorruptFileError: If a chunk is outside the file.
     """
-    file = query.file
-    keys, missing = [], []
-    for leaf, outlines in zip(leaves, file.metadata.outlines(leaves), strict=True):
-        key = ChunkKey(group, leaf.ordinal)
-        keys.append(key)
-        if not outlines.is_sound[group]:
-            file.footer.chunk_metadata(group, leaf)  # raises
-        if not outlines.pages[group].is_single:
+    file, missing = query.file, []
+    leaves = [file.footer.leaves[key.leaf] for key in keys]
+    for key, leaf, outlines in zip(keys, leaves, file.metadata.outlines(leaves), strict=True):
+        if not outlines.is_sound[key.row_group]:
+            file.footer.chunk_metadata(key.row_group, leaf)  # raises
+        if not outlines.pages[key.row_group].is_single:
             missing.append(key)
     index_bytes = file.load_page_index(missing)
     # also of single pages: rows may have been excluded with these locations, so pages are compared with them

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
+from intarsia.file import ChunkKey
 from intarsia.file.chunks import Bools, ChunkOutlines, ChunkPlan, DictionaryUse, Int64s, LeafPlan
 from intarsia.file.claims import check_row_count
 from intarsia.file.decode import PageIndexMismatchError, decode_rows, parse_pages
@@ -29,7 +30,6 @@ from intarsia.read.file_plan import (
     FilePlan,
     WrongPageIndexError,
     load_locations,
-    load_offset_indexes,
     plan_chunks,
 )
 from intarsia.read.file_query import FileQuery, leaves_under
@@ -273,11 +273,9 @@ class RunColumns:
         """Plan to read chunks without their page index."""
         query, groups = self._query, self._run.groups[touched]
         outlines = query.file.metadata.outlines(leaves)
-        if len(self._run.groups) == 1:
-            with self._naming():
-                for leaf in leaves:
-                    check_row_count(query.file.footer, int(groups[0]), leaf)
         for leaf, of_leaf in zip(leaves, outlines, strict=True):
+            if len(self._run.groups) == 1:
+                self._check_row_count(int(groups[0]), leaf, of_leaf)
             query.pages.add_chunks(leaf.ordinal, groups.tolist())
             is_new = of_leaf.has_offset_index[groups]
             if self._known:
@@ -290,39 +288,42 @@ class RunColumns:
         query, groups = self._query, self._run.groups[touched]
         edges = query.file.footer.row_group_starts
         outlines = query.file.metadata.outlines(leaves)
-        if len(groups) > 1:
-            self.index_bytes += load_offset_indexes(query, groups.tolist(), leaves)
-        of_groups = []
-        for group, unpruned in zip(groups.tolist(), self._unpruned[touched].tolist(), strict=True):
-            first, stop = int(edges[group]), int(edges[group + 1])
-            own = rows.clip(first, stop).shift(-first)
-            chunks, index_bytes = plan_chunks(query, group, leaves, own, is_unpruned=unpruned)
-            self.index_bytes += index_bytes
-            query.pages.add_plans(group, chunks)
-            of_groups.append(chunks)
-        plans = []
+        starts, stops = edges[groups].tolist(), edges[groups + 1].tolist()
+        parts = [rows.clip(start, stop).shift(-start) for start, stop in zip(starts, stops, strict=True)]
+        wanted = list(zip(groups.tolist(), parts, strict=True))
+        of_groups, index_bytes = plan_chunks(query, leaves, wanted, self._unpruned[touched].tolist())
+        self.index_bytes += index_bytes
+        for (group, _), plans in zip(wanted, of_groups, strict=True):
+            query.pages.add_plans(group, plans)
+        of_leaves = []
         for leaf, of_leaf, *chunks in zip(leaves, outlines, *of_groups, strict=True):
             dictionaries = {}
             for at, (group, chunk) in enumerate(zip(groups.tolist(), chunks, strict=True)):
-                dictionary = self._dictionary_of(group, chunk)
+                dictionary = self._dictionary_of(group, chunk, of_leaf)
                 if dictionary is not None:
                     dictionaries[at] = dictionary
             # for nested V1 pages, only the number of decoded rows shows that the page index is correct
             rows_of_pages = tuple(map(_ROWS, chunks))
-            plans.append(LeafPlan(leaf, groups, of_leaf, chunks, dictionaries, rows_of_pages))
-        return plans
+            of_leaves.append(LeafPlan(leaf, groups, of_leaf, chunks, dictionaries, rows_of_pages))
+        return of_leaves
 
-    def _dictionary_of(self, group: int, chunk: ChunkPlan) -> ByteRange | None:
+    def _check_row_count(self, group: int, leaf: Leaf, outlines: ChunkOutlines) -> None:
+        """Refuse a chunk whose number of values contradicts that of the rows; parse it only then."""
+        footer = self._query.file.footer
+        num_rows = footer.row_group_starts[group + 1] - footer.row_group_starts[group]
+        if not outlines.is_sound[group] or outlines.num_values[group] != num_rows:
+            with self._naming():
+                check_row_count(footer, group, leaf)
+
+    def _dictionary_of(self, group: int, chunk: ChunkPlan, outlines: ChunkOutlines) -> ByteRange | None:
         """Count and return the dictionary page to read with the pages of a chunk."""
         query = self._query
         if chunk.whole:
-            with self._naming():
-                check_row_count(query.file.footer, group, chunk.leaf)
+            self._check_row_count(group, chunk.leaf, outlines)
             if chunk.has_dictionary_within and chunk.pages[0].start not in self._known:
                 # counted as if the page index had been used
-                column = query.file.footer.metadata.row_groups[group].columns[chunk.leaf.ordinal]
-                is_new = bool(column.offset_index_offset) and self._pages.is_missing(chunk.pages[0])
-                self.dictionary_pages += is_new
+                has_index = outlines.offset_indexes[group] != 0
+                self.dictionary_pages += bool(has_index and self._pages.is_missing(chunk.pages[0]))
         dictionary = chunk.dictionary
         if dictionary is None or chunk.dictionary_use is DictionaryUse.NEVER:
             return None
@@ -380,7 +381,7 @@ class RunColumns:
         query, group = self._query, int(self._run.groups[0])
         self._unpruned = np.zeros(1, dtype=bool)  # whole chunks would have the pages of earlier parts again
         leaves = leaves_under(query.file, query.predicate_paths)
-        found, index_bytes = load_locations(query, group, leaves)
+        found, index_bytes = load_locations(query, [ChunkKey(group, leaf.ordinal) for leaf in leaves])
         self.index_bytes += index_bytes
         sizes = [query.file.footer.chunk_metadata(group, leaf).total_compressed_size for leaf in leaves]
         largest = max(range(len(leaves)), key=sizes.__getitem__)

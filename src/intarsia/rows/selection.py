@@ -45,11 +45,12 @@ class RowSelection:
         20
     """
 
-    __slots__ = ("starts", "stops")
+    __slots__ = ("_num_rows", "starts", "stops")
 
     def __init__(self, starts: Rows, stops: Rows) -> None:
         self.starts = starts
         self.stops = stops
+        self._num_rows: int | None = None
 
     @classmethod
     def from_ranges(cls, ranges: Iterable[tuple[int, int]]) -> RowSelection:
@@ -118,14 +119,25 @@ class RowSelection:
     @property
     def num_rows(self) -> int:
         """The number of rows."""
-        if len(self.starts) == 1:
-            return int(self.stops[0]) - int(self.starts[0])
-        return int(_sum(self.stops - self.starts))
+        if self._num_rows is None:
+            is_one = len(self.starts) == 1
+            self._num_rows = int(self.stops[0] - self.starts[0] if is_one else _sum(self.stops - self.starts))
+        return self._num_rows
 
     @property
     def is_empty(self) -> bool:
         """Whether the selection has no rows."""
         return len(self.starts) == 0
+
+    def longest_gap(self, num_rows: int) -> int:
+        """Return the largest number of adjacent rows, of ``num_rows`` in all, that are not selected.
+
+        Example:
+            >>> RowSelection.from_rows([2, 3, 9]).longest_gap(10)
+            5
+        """
+        edges = np.concatenate([[0], self.stops]), np.concatenate([self.starts, [num_rows]])
+        return int((edges[1] - edges[0]).max())
 
     def __and__(self, other: RowSelection) -> RowSelection:
         """Return the rows in both selections."""
