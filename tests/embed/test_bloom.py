@@ -1,6 +1,7 @@
 """Attached Bloom filters: no false negatives, the right size, and readable by other engines."""
 
 import datetime as dt
+import decimal
 import io
 import pickle
 import re
@@ -52,6 +53,10 @@ def filters_of(path):
 
 def holds(bits, stored):
     return might_contain(bits, np.array([xxhash.xxh64_intdigest(stored)], dtype=np.uint64)).all()
+
+
+def in_16_bytes(stored):
+    return int.from_bytes(stored, "big", signed=True).to_bytes(max(16, len(stored)), "big", signed=True)
 
 
 @pytest.fixture
@@ -112,6 +117,8 @@ def test_filters_contain_every_present_value(drawn, tmp_path_factory):
                 for _, definition, value in entries
                 if definition == leaf.max_definition_level
             }
+            if pa.types.is_decimal(kind):
+                values |= {in_16_bytes(value) for value in values}
             if not rows:
                 continue
             bits = filters[ordinal, leaf.name]
@@ -175,6 +182,23 @@ def test_decimals_in_bytes_are_hashed_in_their_stored_form(tmp_path):
 
     (bits,) = filters_of(path).values()
     assert bits == build(xxh64(pa.array([b"\0\0\5", b"\xff", b"\7"])), 32)
+
+
+@pytest.mark.parametrize("precision", [7, 18, 38])
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_decimals_of_fixed_size_are_also_found_in_16_bytes(tmp_path, precision, dictionary):
+    """DataFusion 36 to 54 looks these up in every file, so it lost rows of files with shorter decimals."""
+    path = str(tmp_path / "t.parquet")
+    values = [decimal.Decimal(text) for text in ("-1.27", "0.00", "99999.99", "-99999.99", "1.28")]
+    table = pa.table({"x": pa.array([None, *values, None], pa.decimal128(precision, 2))})
+    pq.write_table(table, path, use_dictionary=dictionary)
+    attach(path, [Bloom("x")])
+    (bits,) = filters_of(path).values()
+    for value in values:
+        assert holds(bits, int(value * 100).to_bytes(16, "big", signed=True))
+        size = pq.ParquetFile(path).schema.column(0).length
+        assert holds(bits, int(value * 100).to_bytes(size, "big", signed=True))
+    assert attach(path, [Bloom("x")]).changed is False
 
 
 @pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])

@@ -250,6 +250,8 @@ def _distinct_hashes(chunk: Chunk) -> Hashes:
     parts = [xxh64(piece) for piece in _distinct(chunk.stored_values)]
     if chunk.leaf.is_float:
         parts += [xxh64(_twins(piece)) for piece in chunk.values.chunks]
+    if chunk.leaf.logical_name == "DECIMAL" and chunk.leaf.type == Type.FIXED_LEN_BYTE_ARRAY:
+        parts += [xxh64(_in_16_bytes(piece)) for piece in chunk.stored_values.chunks]
     return distinct_numbers(np.concatenate([*parts, np.empty(0, dtype=np.uint64)]))
 
 
@@ -280,3 +282,15 @@ def _twins(floats: pa.Array) -> pa.Array:
     if np.isnan(numbers).any():
         twins += [np.nan, -np.nan]
     return pa.array(np.array(twins, dtype=numbers.dtype), floats.type)
+
+
+def _in_16_bytes(decimals: pa.Array) -> pa.Array:
+    """Return shorter decimals in 16 bytes: DataFusion 36 to 54 looks up these, whatever their size is."""
+    width = decimals.type.byte_width
+    if width >= 16 or not len(decimals):
+        return pa.array([], pa.binary(16))
+    stored = np.frombuffer(decimals.buffers()[1], dtype=np.uint8)[decimals.offset * width :]
+    stored = stored[: len(decimals) * width].reshape(-1, width)
+    wide = np.where(stored[:, :1] > 127, np.uint8(255), np.uint8(0)).repeat(16, axis=1)
+    wide[:, 16 - width :] = stored
+    return pa.Array.from_buffers(pa.binary(16), len(wide), [None, pa.py_buffer(wide.tobytes())])
