@@ -291,6 +291,9 @@ def test_a_table_that_is_read_is_not_overwritten(spark, tmp_path):
                 assert ias.last_read(spark).mode == ("native" if mode == "auto" else mode)
                 with pytest.raises(AnalysisException, match="UNSUPPORTED_OVERWRITE"):
                     frame.write.insertInto("overwritten", overwrite=True)
+                if source == "overwritten":
+                    with pytest.raises(AnalysisException, match="UNSUPPORTED_OVERWRITE"):
+                        frame.write.mode("overwrite").saveAsTable("overwritten")
                 assert rows(frame) == expected
                 assert "Join" not in frame._jdf.queryExecution().optimizedPlan().toString()
                 assert len(frame.inputFiles()) == (0 if mode == "pages" else 1)

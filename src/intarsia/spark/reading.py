@@ -161,7 +161,10 @@ def read(
     else:
         frame, choice = _planned(spark, rows, where, columns, mode)
     _LAST[spark] = choice
-    return frame if columns is None else frame.select(*selected(rows.frame, columns))
+    if columns is not None:
+        frame = frame.select(*selected(rows.frame, columns))
+    # saveAsTable compares the options of tables, too, and those of `uncached` are unique
+    return frame if rows.table is None else _refusing_overwrite(frame, spark.table(rows.table))
 
 
 def _planned(
