@@ -233,12 +233,17 @@ def test_a_second_session_has_its_own_skips(enabled, tmp_path):
         ("index()", "(?i)table"),
         ("index(NULL)", "table is NULL"),
         ("delete('{lake}', NULL)", "where is NULL"),
+        ("delete('{lake}', true)", "where is of type boolean"),
+        ("delete(dry_run => true, WHERE => 1 = 1, table => '{lake}')", "where is of type boolean"),
+        ("index('{lake}', true, lake_index => true)", "lake_index is of type boolean"),
         ("index('{lake}', indexes => 'bloom(user')", r"'bloom\(user' cannot be parsed"),
     ],
 )
 def test_a_call_that_fails_raises(enabled, lake, call, message):
+    before = [path.read_bytes() for path in sorted(lake.glob("*.parquet"))]
     with pytest.raises(Exception, match=message):
         enabled.sql(f"CALL intarsia.{call.format(lake=lake)}")
+    assert [path.read_bytes() for path in sorted(lake.glob("*.parquet"))] == before
 
 
 def test_bad_files_are_rows(enabled, lake):

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -18,6 +19,8 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.NullType;
+import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -37,7 +40,20 @@ record Procedure(String name, String purpose, List<String> texts) implements Unb
 
   @Override
   public BoundProcedure bind(StructType types) {
-    return new Bound(this); // Spark checks and casts the arguments
+    ProcedureParameter[] parameters = parameters();
+    List<String> names = Arrays.stream(parameters).map(ProcedureParameter::name).toList();
+    for (int i = 0; i < types.length(); i++) {
+      StructField given = types.fields()[i];
+      int named = names.indexOf(given.name().toLowerCase());
+      int place = named < 0 ? i : named; // Spark itself names arguments without a name
+      boolean isText = given.dataType() instanceof StringType || given.dataType() instanceof NullType;
+      if (place < parameters.length && parameters[place].dataType() instanceof StringType && !isText) {
+        throw new IllegalArgumentException(String.format( // Spark would cast it: true is all rows for delete
+            "%s: %s is of type %s; pass a text in quotes, and other arguments by name",
+            name, names.get(place), given.dataType().simpleString()));
+      }
+    }
+    return new Bound(this); // Spark checks and casts the other arguments
   }
 
   private ProcedureParameter[] parameters() {
