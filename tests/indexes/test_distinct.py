@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 
 import numpy as np
@@ -116,6 +117,24 @@ def test_a_granule_over_the_limit_cannot_be_skipped():
     distinct = opened(ia.Distinct("x", max_values=2), data)
     assert distinct.candidate_rows(find("x = 9", pa.int64())) == RowSelection.from_ranges([(0, 3)])
     assert distinct.certain_rows(find("x = 7", pa.int64())) == RowSelection.from_ranges([(3, 6)])
+
+
+@pytest.mark.parametrize("where", ["x = 7", "x IN (7, 9)", "x > 98"])
+def test_few_values_cost_their_own_lists(where):
+    """The lists of all values were read for each condition, so an OR of thousands of terms took seconds."""
+    numbers = np.random.default_rng(0).integers(0, 100, 200_000)
+    data = Values(pa.array(numbers), list(range(0, 200_001, 200)), [0, 200_000])
+    distinct = opened(ia.Distinct("x"), data)
+    leaf = find(where, pa.int64())
+    distinct.certain_rows(leaf)  # counts the values of each granule, once
+    for rows in (distinct.candidate_rows, distinct.certain_rows):
+        tracemalloc.start()
+        try:
+            rows(leaf)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < len(distinct.granules)
 
 
 def test_an_index_equals_one_with_its_parameters():

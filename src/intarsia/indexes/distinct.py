@@ -234,7 +234,7 @@ class Distinct(Index):
         if has_gaps or (len(granules) and granules.max() >= found.num_granules):
             raise found.other_rows()
         offsets = np.asarray(lists.offsets.to_numpy())
-        return OpenDistinct(found.edges, values, offsets, granules, found.unlisted)
+        return OpenDistinct(found.edges, values, offsets - offsets[0], granules, found.unlisted)
 
     def digest(self, payload: bytes, layout: Layout) -> bytes | None:
         """Reduce the payload to the distinct values of the file; None if they are incomplete or too large."""
@@ -320,15 +320,15 @@ class OpenDistinct(OpenIndex):
 
     def candidate_rows(self, condition: Condition) -> RowSelection:
         """Return the rows of the granules with a matching value."""
-        hit = self._granules_with(self._matches(condition))
+        hit = self._num_listed(self._matches(condition)) > 0
         hit[self.unlisted] = True
         return granule_rows(self.edges, hit)
 
     def certain_rows(self, condition: Condition) -> RowSelection:
         """Return the rows of the granules in which all values match."""
-        missed = self._granules_with(~self._matches(condition))
-        missed[self.unlisted] = True
-        return granule_rows(self.edges, ~missed)
+        full = self._num_listed(self._matches(condition)) == self._num_values
+        full[self.unlisted] = False
+        return granule_rows(self.edges, full)
 
     @property
     def value_ordinals(self) -> npt.NDArray[np.int64]:
@@ -353,10 +353,14 @@ class OpenDistinct(OpenIndex):
             )
         return flags_of(condition_mask(condition, self.values))
 
-    def _granules_with(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        hit = np.zeros(len(self.edges) - 1, dtype=bool)
-        hit[self.granules[np.repeat(chosen, np.diff(self.offsets))]] = True
-        return hit
+    @cached_property
+    def _num_values(self) -> npt.NDArray[np.int64]:
+        return np.bincount(self.granules, minlength=len(self.edges) - 1)
+
+    def _num_listed(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """Return the number of chosen values in each granule, without a look at the lists of the others."""
+        lists = RowSelection.union_of(self.offsets[:-1][chosen], self.offsets[1:][chosen])
+        return np.bincount(self.granules[lists.rows()], minlength=len(self.edges) - 1)
 
 
 def _distinct_values(pieces: Iterable[pa.Array], value_type: pa.DataType, limit: int) -> pa.Array | None:
