@@ -160,6 +160,33 @@ def test_calls_of_attach_for_each_column(files_of_columns):
     assert calls_for_each(attach_and_detach, files_of_columns, 200, True) <= 302
 
 
+def test_embedded_indexes_are_detached_without_a_look_at_chunks(files_of_columns):
+    """The chunks of both footers were parsed to find the structures that were added to them."""
+
+    def calls_of_detach(columns):
+        path = files_of_columns(columns, True)
+        ia.attach(path, [ia.Distinct("c9")])
+        report, number = python_calls(lambda: ia.detach(path))
+        assert (report.detached, report.removed) == (True, ("distinct(c9):page",))
+        return number
+
+    calls_of_detach(30)  # loads the modules
+    assert calls_of_detach(300) <= calls_of_detach(30) + 27
+
+
+def test_attaching_again_parses_the_chunks_of_one_footer(files_of_columns):
+    def attach_twice(path, second):
+        try:
+            ia.attach(path, [ia.Distinct("c9")])
+            return python_calls(lambda: ia.attach(path, [ia.Distinct(second)]))[1]
+        finally:
+            ia.detach(path)
+
+    attach_twice(files_of_columns(30, True), "c8")  # loads the modules
+    counts = [attach_twice(files_of_columns(columns, True), "c8") for columns in (200, 400)]
+    assert (counts[1] - counts[0]) / 200 <= 132
+
+
 def test_an_attached_index_costs_no_calls_for_the_other_columns(files_of_columns):
     def calls_of_ten_more(columns):
         path = files_of_columns(columns, True)

@@ -27,6 +27,7 @@ from intarsia.format.structs import ColumnChunk
 from intarsia.indexes.base import Index
 from intarsia.indexes.proof import call_index
 from intarsia.indexes.registry import find_index
+from intarsia.once import cached_property
 from intarsia.read.report import warn_caller
 from intarsia.records import dataclass
 from intarsia.storage import BufferedSource, ByteRange, ByteSource, StorageOptions
@@ -70,6 +71,14 @@ class Original:
         """Length of the original file in bytes."""
         return self.file.footer.file_length if self.directory is None else self.directory.original_length
 
+    @cached_property
+    def has_same_chunks(self) -> bool:
+        """Whether only embedded indexes are attached, as far as the bytes of the footers prove it."""
+        directory = self.directory
+        if directory is None or directory.head is None or directory.computed_statistics:
+            return False
+        return all(directory.head.is_of(one.footer.raw) for one in (self.current, self.file))
+
     def changed_key_values(self) -> dict[bytes, bytes | None]:
         """Return the key/value metadata that another program has changed since indexes were attached.
 
@@ -100,6 +109,8 @@ class Original:
     def present_states(self) -> dict[ChunkKey, ChunkState]:
         """Return the structures of every chunk of the current file, all of them as ranges."""
         original, current = self.file.footer, self.current.footer
+        if self.has_same_chunks:
+            return states_of(original)
         computed = self.directory.computed_statistics if self.directory is not None else frozenset()
         # `add_column_orders` and `set_int96_order` removed the bounds of columns whose order they declared
         leaves = original.leaves
@@ -132,6 +143,8 @@ class Original:
             return self.current.source.read(*location)
 
         states = self.present_states()
+        if self.has_same_chunks:
+            return states
         for key, state in states.items():
             places = {name: getattr(state, name) for name in LOCATED}
             added = {name: carried(place) for name, place in places.items() if self.is_added(place)}
@@ -170,9 +183,11 @@ def find_original(current: ParquetInput) -> Original:
         NewerDirectoryError: If a later version of Intarsia attached indexes.
         UnsupportedFeatureError: If the file is encrypted or signed.
     """
-    metadata = current.footer.metadata
-    if metadata.encryption_algorithm is not None or any(
-        chunk.crypto_metadata is not None for _, chunk in chunks_of(current.footer)
+    metadata, found = current.footer.metadata, current.found_directory
+    # a file with attached indexes is not encrypted
+    is_checked = found is not None and found.directory is not None and found.reason is None
+    if metadata.encryption_algorithm is not None or (
+        not is_checked and any(chunk.crypto_metadata is not None for _, chunk in chunks_of(current.footer))
     ):
         raise UnsupportedFeatureError(
             "the file is encrypted, or its footer is signed, so indexes cannot be attached; decrypt it with "
@@ -180,7 +195,6 @@ def find_original(current: ParquetInput) -> Original:
             reason="encrypted-file",
             struct="FileMetaData",
         )
-    found = current.found_directory
     if found is not None and found.fault == "newer":
         raise NewerDirectoryError(found.reason or "", reason="newer-directory")
     if found is None or found.directory is None or found.reason is not None:
@@ -190,9 +204,11 @@ def find_original(current: ParquetInput) -> Original:
         file = ParquetInput(ExtendedSource(current.source, directory.original_length))
     except FormatError as error:
         return Original(current, current, None, f"it does not point to the original footer: {error.message}")
-    if layout_fingerprint(file.footer.metadata) != directory.fingerprint:
+    original = Original(current, file, directory)
+    # the fingerprint is of all chunks
+    if not original.has_same_chunks and layout_fingerprint(file.footer.metadata) != directory.fingerprint:
         return Original(current, current, None, "it points to the footer of another file")
-    return Original(current, file, directory)
+    return original
 
 
 def detach_file(
@@ -245,6 +261,8 @@ def _detach_from(target: Target) -> DetachReport:
 
 def _added_structures(original: Original) -> list[str]:
     """Return the names of the standard structures that were added to the original file."""
+    if original.has_same_chunks:
+        return []
     names: dict[str, None] = {}
     for key, state in original.present_states().items():
         if original.is_added(state.offset_index) or original.is_added(state.column_index):

@@ -73,7 +73,8 @@ def lay_out(
         edit.remove_key_value(name)
         if value is not None:
             edit.set_key_value(name, value)
-    fingerprint = layout_fingerprint(footer.metadata)
+    there = original.directory
+    fingerprint = layout_fingerprint(footer.metadata) if there is None else there.fingerprint
     entries = []
     owners: dict[bytes, str] = {}
     for blob in blobs:
