@@ -308,6 +308,32 @@ def test_metadata_that_is_parsed_later_counts(tmp_path):
     assert sizes[0] < sizes[1]
 
 
+def test_files_beyond_the_limit_do_not_evict_the_others(tmp_path):
+    """Each footer was evicted just before its next use, so that every query of a large lake read all."""
+    for ordinal in range(12):
+        write(tmp_path / f"{ordinal}.parquet", range(2000))
+    files, where = ia.open(tmp_path).files, "a = 7 OR b = 1999"
+    unlimited = TableCache()
+    assert Table(files, cache=unlimited).count(where) == 24
+    table = Table(files, cache=TableCache(unlimited.memory_bytes * 2 // 3))
+    assert table.count(where) == table.count(where) == 24
+    assert calls(lambda: table.count(where), of=parse_footer) <= 6
+
+
+def test_values_of_earlier_runs_are_evicted(tmp_path):
+    cache = TableCache(100)
+    for name in "ab":
+        cache.put("footer", name, 1, name, 50)
+    cache.begin_run()
+    assert cache.get("footer", "a", 1) == "a"
+    for name in "cd":
+        cache.put("footer", name, 1, name, 50)
+    assert [cache.get("footer", name, 1) for name in "abcd"] == ["a", None, "c", None]
+    cache.begin_run()
+    cache.put("footer", "d", 1, "d", 60)
+    assert (cache.get("footer", "d", 1), cache.memory_bytes) == ("d", 60)
+
+
 def test_a_table_of_many_files_respects_the_limit(tmp_path):
     for ordinal in range(12):
         write(tmp_path / f"{ordinal}.parquet", range(2000))

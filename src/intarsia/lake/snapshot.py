@@ -37,7 +37,13 @@ MAX_CACHE_BYTES = 512 << 20
 #: The ends of objects take at most this part of a cache.
 _TAIL_PART = 8
 
+#: Joined footers take at most this part of the memory of the footers: they have arrays in place of structs.
+_JOINED_PART = 8
+
 _METADATA, _JOINED, _TAIL = "metadata", "joined", "tail"
+
+#: The key after which the values are that were used in the latest run.
+_RUN = "run", None
 
 #: The identity, the value, and its size in bytes.
 _Held: TypeAlias = tuple[Hashable, Any, int]
@@ -66,6 +72,9 @@ class TableCache:
 
     Each fact is valid for one identity of its file. Tables of the same files can share a cache.
 
+    Values that were used in the latest run are not evicted in it. Each run uses the files of a table in the
+    same order, so if they exceed the memory limit, each value would be evicted just before its next use.
+
     Args:
         max_bytes: Approximate memory limit.
     """
@@ -76,6 +85,12 @@ class TableCache:
         self._lock = threading.Lock()
         self._held: OrderedDict[tuple[str, Hashable], _Held] = OrderedDict()
         self._bytes_of: Counter[str] = Counter()
+
+    def begin_run(self) -> None:
+        """Let the values that have been used so far be evicted."""
+        with self._lock:
+            self._held[_RUN] = None, None, 0
+            self._held.move_to_end(_RUN)
 
     @property
     def memory_bytes(self) -> int:
@@ -104,7 +119,8 @@ class TableCache:
                 self._held[kind, key] = identity, value, num_bytes
                 self._bytes_of[kind] += num_bytes
             while sum(self._bytes_of.values()) > self._max_bytes:
-                self._drop(next(iter(self._held)))
+                oldest = next(iter(self._held))
+                self._drop((kind, key) if oldest == _RUN else oldest)
 
     def _drop(self, key: tuple[str, Hashable]) -> _Held | None:
         found = self._held.pop(key, None)
@@ -121,8 +137,12 @@ class TableCache:
 
     def latest_metadata(self, path: str) -> Settled | None:
         """Return the metadata of a file, which may have changed since; None if there is none."""
-        found = self._held.get((_METADATA, path))
-        return None if found is None else Settled(found[1], found[0])
+        with self._lock:
+            found = self._held.get((_METADATA, path))
+            if found is None:
+                return None
+            self._held.move_to_end((_METADATA, path))
+        return Settled(found[1], found[0])
 
     def put_metadata(self, path: str, identity: Hashable | None, metadata: FileMetadata) -> None:
         """Store the metadata of a file; its size is measured again if it is known."""
@@ -136,7 +156,8 @@ class TableCache:
         found: JoinedMetadata | None = self.get(_JOINED, key, key)
         if found is None:
             found = JoinedMetadata(parts)
-            self.put(_JOINED, key, key, found, sum([metadata.memory_bytes for metadata in key]))
+            num_bytes = sum([metadata.memory_bytes for metadata in key]) // _JOINED_PART
+            self.put(_JOINED, key, key, found, num_bytes)
         return found
 
     # --- the ends of objects -----------------------------------------------------------------------
@@ -246,6 +267,8 @@ class Snapshot:
         # the identities of the files that were read or compared in this run
         self._identities: dict[str, Hashable] = {} if of is None else of._identities
         self._forgotten: set[str] = set() if of is None else of._forgotten
+        if of is None:
+            cache.begin_run()
 
     # --- the run -----------------------------------------------------------------------------------
 
