@@ -16,6 +16,10 @@ import pytest
 
 import intarsia as ia
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
+from intarsia.lake.iceberg import MAX_KEPT_DELETES, DeleteFile
+from intarsia.lake.scan import Scan
+from intarsia.rows.selection import RowSelection
+from tests.counting import calls
 from tests.lake.answers import assert_answers, ordered
 from tests.lake.iceberg_files import (
     commit_deletion_vectors,
@@ -315,6 +319,46 @@ def test_deleted_rows(catalog, tmp_path, is_indexed):
     # rows that are written later are not deleted
     iceberg.append(rows_of(45))
     assert ia.open(iceberg).count() == 40
+
+
+def test_a_delete_file_is_read_once_for_all_data_files(catalog, tmp_path):
+    """It was searched for each data file, so that a count of 400 files with 20 delete files took 20 s."""
+    iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
+    for first in (0, 15, 30):
+        iceberg.append(rows_of(first))
+    locations = [f"file://{path}" for path in files_of(ia.open(iceberg))]
+    for row in (3, 4):
+        path = tmp_path / f"{row}.parquet"
+        commit_position_deletes(iceberg, path, [(location, row) for location in locations])
+    table, found = ia.open(iceberg), []
+    assert calls(lambda: found.extend(file.deletes.rows() for file in table.files), of=Scan.to_arrow) == 2
+    assert found == [RowSelection.of_range(3, 5)] * 3
+    assert table.count() == 45 - 2 * 3
+
+
+@pytest.mark.parametrize(
+    "path_type",
+    [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int32(), pa.string()), pa.string_view()],
+    ids=str,
+)
+@pytest.mark.parametrize("num_rows", [50, MAX_KEPT_DELETES + 1], ids=["read once", "searched"])
+def test_deleted_rows_by_location(tmp_path, path_type, num_rows):
+    paths = [None if row % 7 == 6 else f"file:///{row % 5}.parquet" for row in range(50)]
+    columns = {"file_path": pa.array(paths, pa.string()).cast(path_type), "pos": range(100, 150)}
+    path = tmp_path / "deletes.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=15)
+    deletes = DeleteFile(ia.DataFile(str(path), path.stat().st_size), "PARQUET", num_rows)
+    for location in {*paths, "file:///absent.parquet"} - {None}:
+        found = deletes.rows_of(location).tolist()
+        assert found == [100 + row for row, one in enumerate(paths) if one == location]
+
+
+def test_paths_of_deleted_rows_that_are_not_text_are_an_error(tmp_path):
+    path = tmp_path / "deletes.parquet"
+    pq.write_table(pa.table({"file_path": [1], "pos": [1]}), path)
+    deletes = DeleteFile(ia.DataFile(str(path), path.stat().st_size), "PARQUET", 1)
+    with pytest.raises(ia.PredicateError):
+        deletes.rows_of("file:///a.parquet")
 
 
 def test_deletion_vectors(catalog, tmp_path):

@@ -7,6 +7,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import IcebergType, NestedField
 
+
+#: The maximum number of deleted rows in a file whose rows are kept for all data files, in 2 MiB.
+MAX_KEPT_DELETES = 1 << 18
 
 #: Properties of Iceberg catalogs, and obstore's names for them.
 _OF_ICEBERG = {
@@ -90,16 +94,20 @@ class DeletedPositions:
 class DeleteFile:
     """A file with rows that are deleted from data files.
 
+    Puffin files and those with few rows are read once. Of others, the rows of each data file are looked up.
+
     Args:
         file_format: Its format, as in manifests.
+        num_rows: The number of deleted rows in it, likewise.
 
     Raises:
         UnsupportedFeatureError: If its format is neither Parquet nor Puffin.
     """
 
-    def __init__(self, file: DataFile, file_format: str) -> None:
+    def __init__(self, file: DataFile, file_format: str, num_rows: int) -> None:
         self._file = file
         self._has_vectors = file_format == "PUFFIN"
+        self._is_read_once = self._has_vectors or num_rows <= MAX_KEPT_DELETES
         if file_format not in ("PARQUET", "PUFFIN"):
             raise UnsupportedFeatureError(
                 f"the delete file is {file_format}, and Intarsia reads only Parquet and Puffin; rewrite the "
@@ -118,14 +126,17 @@ class DeleteFile:
         Raises:
             CorruptFileError: If the delete file is damaged.
         """
-        if self._has_vectors:
+        if self._is_read_once:
             return self._vectors.get(location, np.array([], dtype=np.int64))
         scan = Scan(self._table, Comparison("file_path", "=", location), ["pos"], None)
         return np.asarray(scan.to_arrow()["pos"].to_numpy(), dtype=np.int64)
 
     @cached_property
-    def _vectors(self) -> dict[str, Rows]:
-        """The deleted rows of all data files in a Puffin file, by location."""
+    def _vectors(self) -> Mapping[str, Rows]:
+        """The deleted rows of all data files, by location."""
+        if not self._has_vectors:
+            all_paths = Comparison("file_path", ">=", "")  # refuses values that are not text
+            return _by_location(Scan(self._table, all_paths, ["file_path", "pos"], None).to_arrow())
         from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
         from pyiceberg.table.puffin import PuffinFile
 
@@ -134,6 +145,16 @@ class DeleteFile:
         with translated_errors("pyiceberg", "the deletion vectors", self._file.path, "damaged-deletes"):
             vectors: Iterable[Any] = deletion_vectors_from_puffin_file(PuffinFile(data))
             return {one.referenced_data_file: one.to_vector().to_numpy() for one in vectors}
+
+
+def _by_location(deleted: pa.Table) -> dict[str, Rows]:
+    """Group the rows of a delete file by the location of their data file."""
+    paths = deleted["file_path"].cast(pa.large_string()).combine_chunks().dictionary_encode()
+    names, codes = paths.dictionary.to_pylist(), paths.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    rows = np.asarray(deleted["pos"].to_numpy(), dtype=np.int64)[order]
+    edges = np.searchsorted(codes[order], np.arange(len(names) + 1)).tolist()
+    return {name: rows[start:stop] for name, (start, stop) in zip(names, pairwise(edges), strict=True)}
 
 
 def iceberg_statistics(
@@ -308,7 +329,7 @@ def _listed(tasks: Sequence[FileScanTask], options: StorageOptions | None) -> tu
             if one.file_path not in delete_files:
                 path = local_name(one.file_path)
                 (file,) = with_stores([DataFile(path, one.file_size_in_bytes)], options)
-                delete_files[one.file_path] = DeleteFile(file, one.file_format.value)
+                delete_files[one.file_path] = DeleteFile(file, one.file_format.value, one.record_count)
         mine = tuple(delete_files[one.file_path] for one in task.delete_files)
         deletes = DeletedPositions(location, mine) if mine else None
         files.append(listed_file(local_name(location), task.file.file_size_in_bytes, (), deletes))
