@@ -18,6 +18,7 @@ from intarsia.format import thrift
 from intarsia.format.structs import ColumnIndex
 from tests.clients.reader import CLIENT, answers, literal, what_is_missing
 from tests.conformance.questions import matching_rows
+from tests.reading.test_contradictory_bounds import CASES, make_rows, write
 from tests.reading.surgery import Patient
 
 if missing := what_is_missing():
@@ -196,3 +197,30 @@ def test_upper_bounds_that_other_texts_begin_with(tmp_path):
         (answer,) = answers([{"path": str(path), "where": [["x", "=", text]]}])
         assert answer["rows"] == rows
         assert bool(answer["prunedBy"]) == (not rows)
+
+
+#: Queries of files whose statistics and page index contradict each other.
+CONTRADICTORY = {
+    "moved page": [[["id", "=", 160]], [["id", ">=", 140], ["id", "<=", 170]]],
+    "narrowed page": [[["id", "=", 480]]],
+    "lowered page": [[["id", "=", 3]]],
+    "null page": [[["id", "=", 160]]],
+    "null counts": [[["some", "is null", None]], [["some", "=", 60]]],
+    "statistics of text": [[["text", "=", "text 0042"]], [["text", "=", "text 0442"]]],
+    "statistics": [[["id", "=", 30]], [["id", "=", 400]], [["id", "<", 400], ["id", ">", 380]]],
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTORY)
+def test_statistics_and_a_page_index_that_contradict_each_other(tmp_path, case):
+    """Neither is used, also in later queries."""
+    damage, column, _ = CASES[case]
+    path = write(tmp_path / "a.parquet")
+    damage(path)
+    wheres = CONTRADICTORY[case]
+    for where, answer in zip(
+        wheres, answers({"path": str(path), "where": where} for where in wheres), strict=True
+    ):
+        rows = [row for start, stop in answer["rows"] for row in range(start, stop)]
+        assert rows == matching_rows(make_rows(), where)
+        assert set(answer["ignored"]) == {f"page index({column})", f"statistics({column})"}

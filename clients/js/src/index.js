@@ -11,7 +11,7 @@ import { compressors } from 'hyparquet-compressors'
 import { Condition } from './condition.js'
 import { findDirectory, Payload } from './directory.js'
 import { fingerprint, Footer } from './footer.js'
-import { mightMatchBloom, mightMatchStatistics, pagesOf, pagesThatMightMatch, pageStarts } from './parquet.js'
+import { Contradiction, mightMatchBloom, mightMatchStatistics, pagesOf, pagesThatMightMatch, pageStarts } from './parquet.js'
 import { KINDS } from './payloads.js'
 import { count, intersect, merge } from './rows.js'
 import { blobSource, httpSource, Source } from './source.js'
@@ -212,8 +212,9 @@ export class IndexedFile {
     return { rows, candidates, prunedBy, steps }
   }
 
-  /** @param {Condition} condition @returns {Rows} */
+  /** @param {Condition} condition @returns {Rows | undefined} */
   rowsByStatistics(condition) {
+    if (this.ignored.has(`statistics(${condition.leaf.name})`)) return undefined
     const trust = new Trust(this.footer, condition.type, this.directory)
     const known = new Map(this.footer.chunks(condition.leaf).map(chunk => [chunk.rowGroup, chunk]))
     const { edges } = this.footer
@@ -252,6 +253,7 @@ export class IndexedFile {
             return merge([...others, ...(await Promise.all(asked.map(ask))).flat()])
           } catch (error) {
             this.ignore(name, error)
+            if (error instanceof Contradiction) this.ignore(`statistics(${condition.leaf.name})`, error)
             return undefined
           }
         },
