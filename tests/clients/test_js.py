@@ -18,8 +18,8 @@ from intarsia.format import thrift
 from intarsia.format.structs import ColumnIndex
 from tests.clients.reader import CLIENT, answers, literal, what_is_missing
 from tests.conformance.questions import matching_rows
-from tests.reading.test_contradictory_bounds import CASES, make_rows, write
 from tests.reading.surgery import Patient
+from tests.reading.test_contradictory_bounds import CASES, make_rows, write
 
 if missing := what_is_missing():
     pytest.skip(missing, allow_module_level=True)
