@@ -6,10 +6,12 @@ different rows are decoded separately, reduced to the selected rows, and joined.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Sequence
+from contextlib import suppress
 from functools import partial
-from itertools import starmap
+from itertools import accumulate, starmap
 from operator import add, attrgetter
 
 import numpy as np
@@ -32,7 +34,7 @@ from intarsia.file.schema import FileSchema
 from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format.enums import PageType
 from intarsia.format.footer import Leaf
-from intarsia.format.pages import PAGE_CHECKSUM, Page, check_value_counts, pages_at
+from intarsia.format.pages import PAGE_CHECKSUM, Page, check_value_counts, pages_at, parse_page
 from intarsia.format.row_groups import native_outlines, outlines_of_chunks
 from intarsia.format.structs import PageEncodingStats, RowGroup
 from intarsia.once import cached_property
@@ -195,7 +197,13 @@ def decode_rows(
         of_pages = [plan for plan in of_pages if plan.leaf.root_ordinal not in compiled]
         if not of_pages:
             continue
-        table = _decode_together(schema, of_pages, fetched, num_rows, texts, checksums=checksums)
+        table = None
+        if texts:
+            # what is damaged is found again
+            with suppress(FormatError, PageIndexMismatchError):
+                table = _decode_together(schema, of_pages, fetched, num_rows, texts, checksums=checksums)
+        if table is None:
+            table = _decode_together(schema, of_pages, fetched, num_rows, (), checksums=checksums)
         roots = dict.fromkeys(map(_ROOT, map(_LEAF, of_pages)))
         for root, column in zip(roots, table.columns, strict=True):
             pieces[root].append(taken.of(column))
@@ -273,6 +281,10 @@ def _decode_together(
             checksums=checksums,
             offset_of=fetched.offset,
         )
+        columns = dict(zip(dict.fromkeys(map(_ROOT, leaves)), table.columns, strict=True))
+        for leaf, of_leaf in zip(leaves, segments, strict=True):
+            if leaf.root_ordinal in texts:
+                _check_entries(columns[leaf.root_ordinal], of_leaf, num_rows, fetched)
     except FormatError as error:
         roots = {leaf.root_ordinal for leaf in leaves}
         if isinstance(error, UnsupportedFeatureError) and len(plans) > 1 and len(roots) == 1:
@@ -298,6 +310,26 @@ def _decode_together(
             )
         raise PageIndexMismatchError(contradiction)
     return table
+
+
+def _check_entries(
+    column: pa.ChunkedArray, segments: Segments, num_rows: Sequence[int], fetched: FetchedBytes
+) -> None:
+    """Refuse dictionary arrays with other values than their dictionary pages.
+
+    pyarrow drops values that repeat, and leaves the codes of the following ones as they are (observed in
+    26.0).
+
+    Raises:
+        CorruptFileError: If a dictionary page has another number of values.
+    """
+    ends = list(accumulate(num_rows))
+    sizes = [parse_page(*fetched.part(start)).num_values for start in segments.starts]
+    first = 0
+    for chunk in column.chunks:
+        if len(chunk) and len(chunk.dictionary) != sizes[bisect_right(ends, first)]:
+            raise CorruptFileError("values of a dictionary page repeat", reason="repeated-dictionary-value")
+        first += len(chunk)
 
 
 def _segments(schema: SyntheticSchema, fetched: FetchedBytes, plan: LeafPlan) -> Segments:

@@ -48,6 +48,8 @@ class FileQuery:
         deleted: Rows that the table does not have although the file does, or that were not chosen.
         deleted_by: The name in reports of what excludes these rows.
         pages: The pages that were read, by this query or by one with other columns or conditions.
+        keeps_dictionaries: Whether columns of texts with few distinct values may be returned as dictionary
+            arrays, whose values may repeat.
     """
 
     file: ParquetInput
@@ -59,6 +61,7 @@ class FileQuery:
     deleted: RowSelection = _NO_ROWS
     deleted_by: str = "deletes"
     pages: PagesRead = field(default_factory=PagesRead, repr=False, compare=False)
+    keeps_dictionaries: bool = False
 
     @classmethod
     def of(

@@ -189,7 +189,9 @@ def select_columns(
             array = _field(query, schema, fields, column.path, num_rows)
             if column.named_type is not None:
                 array = rename_fields(array, decoded_type(column.named_type))
-        arrays.append(array if array.type == column.type else _cast(query, array, column.name, column.type))
+        is_kept = query.keeps_dictionaries and pa.types.is_dictionary(array.type)
+        is_cast = array.type != column.type and not is_kept
+        arrays.append(_cast(query, array, column.name, column.type) if is_cast else array)
     if not arrays:
         return rows_without_columns(num_rows)
     return pa.Table.from_arrays(arrays, names=list(map(_NAME, query.columns)))

@@ -111,7 +111,8 @@ class ValueCounts:
             query.check_row_counts(certain)
             pieces, known, answered = [self._repeated(query, path, certain)], certain, []
         counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
-        for piece in read_known_rows(query, plan, plan.candidates - known):
+        reader = replace(query, keeps_dictionaries=True)
+        for piece in read_known_rows(reader, plan, plan.candidates - known):
             counts += piece.counts
             with naming_invalid_values(
                 query.file.path_of(int(piece.groups[0])), self._column.name, "counted"
@@ -194,6 +195,11 @@ class ValueCounts:
 
     def _counted_values(self, values: pa.Array) -> pa.Table:
         """Count the values of an array."""
+        if isinstance(values, pa.DictionaryArray):
+            found = pc.value_counts(values)
+            counts = _counts(self._keys(found.field(0)), found.field(1))
+            # grouping takes as long as counting, and values of dictionaries seldom repeat
+            return counts if len(counts[VALUE].unique()) == counts.num_rows else _grouped(counts)
         keys = self._keys(values)
         chunks = keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]
         found = [pc.value_counts(chunk) for chunk in chunks]
