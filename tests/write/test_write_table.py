@@ -284,7 +284,7 @@ def ia_equal(name, scalar):
 
 @pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
 def test_chunks_with_nan_have_no_bounds(path, kind):
-    """Readers that sort NaN above every number would skip it; `PageIndex` does the same."""
+    """Readers that sort NaN above every number would skip it; `PageIndex` and `Statistics` do the same."""
     values = np.arange(40, dtype=kind.to_pandas_dtype())
     values[25] = np.nan
     lists = pa.FixedSizeListArray.from_arrays(pa.array(values), 1)
@@ -293,9 +293,14 @@ def test_chunks_with_nan_have_no_bounds(path, kind):
     assert [column_index(path, 0, group) is None for group in range(2)] == [False, True]
     assert [column_index(path, 1, group) is None for group in range(2)] == [False, True]
     assert column_index(path, 2, 1) is not None
+    groups = [pq.read_metadata(path).row_group(group) for group in range(2)]
+    for ordinal, has_bounds in ((0, [True, False]), (1, [True, False]), (2, [True, True])):
+        statistics = [group.column(ordinal).statistics for group in groups]
+        assert [found.has_min_max for found in statistics] == has_bounds
+        assert [found.null_count for found in statistics] == [0, 0]
     assert [(note.column, note.row_group) for note in report.notes] == [("x", 1), ("l.list.element", 1)]
     before = path.read_bytes()
-    assert not ia.attach(path, [ia.PageIndex()]).changed
+    assert not ia.attach(path, [ia.PageIndex(), ia.Statistics()]).changed
     assert path.read_bytes() == before
     assert ia.verify(path).ok
 

@@ -312,7 +312,8 @@ def _repair_bounds(
     """Truncate, complete and remove bounds in a file that pyarrow has just written.
 
     pyarrow does not truncate bounds, and writes none if values exceed a length limit. It omits NaN from
-    bounds, so that readers that sort NaN above every number lose rows. The result is that of `PageIndex`.
+    bounds, so that readers that sort NaN above every number lose rows. The result is that of `PageIndex`
+    and `Statistics`.
     If a column with nulls is a dictionary with values that no row has, these may become bounds, which
     engines return as MIN and MAX.
 
@@ -332,7 +333,7 @@ def _repair_bounds(
         if isinstance(found, Reason):
             notes.append(Note(chunk.leaf.name, key.row_group, PageIndex.kind, found.text, found.code))
         statistics = state.statistics
-        if key in loose_chunks and chunk.meta.statistics is not None:
+        if (key in loose_chunks or key in nan_chunks) and chunk.meta.statistics is not None:
             statistics = computed_statistics(chunk, chunk.meta.statistics)
         column_index = None if isinstance(found, Reason) else found
         after[key] = replace(state, column_index=column_index, statistics=statistics)
