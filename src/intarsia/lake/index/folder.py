@@ -97,7 +97,7 @@ class LakeIndexFolder:
         if location == "beside":
             return cls(os.path.join(root, LAKE_INDEX_FOLDER), root, location, users)
         if location != "cache":
-            raise ValueError(f"location is {location!r}; it must be 'cache' or 'beside'")
+            raise ValueError(f"the location of a lake index is {location!r}; it must be 'cache' or 'beside'")
         name = xxhash.xxh3_128_hexdigest(root.encode())
         return cls(os.path.join(cache_folder(), CACHED_LAKES, name), root, location, users)
 
