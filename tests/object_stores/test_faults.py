@@ -81,6 +81,7 @@ def test_the_rest_of_a_truncated_response_is_requested(lake):
         (Fault(status="403 Forbidden", code="AccessDenied"), "access-denied", "AWS_ACCESS_KEY_ID"),
         (Fault(status="401 Unauthorized", code="Unauthorized"), "access-denied", "AWS_ACCESS_KEY_ID"),
         (Fault(status="400 Bad Request", code="ExpiredToken"), "expired-credentials", "AWS_SESSION_TOKEN"),
+        (Fault(status="400 Bad Request", code="RequestTimeout"), "timed-out", "run again"),
         (Fault(status="403 Forbidden", code="RequestTimeTooSkewed"), "wrong-clock", "clock"),
         (Fault(status="301 Moved Permanently", code="PermanentRedirect"), "wrong-region", "AWS_REGION"),
         (
