@@ -14,7 +14,7 @@ import pytest
 
 import intarsia as ia
 from intarsia import spark as ias
-from intarsia.errors import FilesFailedError, UnsupportedFeatureError
+from intarsia.errors import FilesFailedError, UnsupportedFeatureError, WriteError
 from intarsia.storage.hadoop_files import sidecar_path
 from tests.effort import examples
 from tests.lake.index.lakes import age
@@ -278,6 +278,53 @@ def test_lake_indexes_lose_the_values(spark, tmp_path, monkeypatch, location):
     assert b"zz-person-1" not in contents()
     assert b"zz-person-2" in contents()
     assert ia.open(lake).scan("name = 'zz-person-2'").count() == 1
+
+
+def during(label, action):
+    """Return a function for ``progress`` that acts once, the second time that a label is shown."""
+    shown = []
+
+    def progress(done, total, text):
+        if text == label and done == 0:
+            shown.append(text)
+            if len(shown) == 2:
+                action()
+
+    return progress
+
+
+def test_another_deletion_between_the_last_round_and_the_proof(spark, tmp_path):
+    """It has other rows, so both are done, and the files have fewer rows than the first one left."""
+    lake = small_lake(tmp_path / "lake")
+    other = during("searching", lambda: delete(spark, lake, "id % 500 = 1"))
+    report = ias.delete(spark, str(lake), "user = 7", progress=other)
+    assert (report.rows_deleted, report.files_rewritten, report.rows_checked) == (4, 2, 1_992)
+    assert len(ids(spark, lake)) == 3_988
+
+
+@pytest.mark.parametrize("change", ["removed", "damaged"])
+def test_files_that_change_while_they_are_searched(spark, tmp_path, change):
+    """The error is one sentence, and not the stack trace of Java; nothing else is lost."""
+    lake = small_lake(tmp_path / "lake")
+    whole = sorted(lake.rglob("*.parquet"))
+
+    def act():
+        for path in whole[:2]:
+            if change == "removed":
+                path.unlink()
+            else:
+                path.write_bytes(b"PAR1")
+
+    with pytest.raises(WriteError) as caught:
+        ias.delete(spark, str(lake), "user = 7", progress=during("searching", act))
+    if change == "removed":
+        assert (caught.value.reason, "2 files" in str(caught.value)) == ("verification-failed", True)
+    else:
+        assert (caught.value.reason, len(str(caught.value).splitlines())) == ("unreadable-file", 1)
+    for path in whole[:2]:
+        path.unlink(missing_ok=True)
+    spark.catalog.refreshByPath(str(lake))
+    assert len(ids(spark, lake)) == 2_000
 
 
 def test_files_that_cannot_be_rewritten(spark, tmp_path):

@@ -57,6 +57,9 @@ _PLAN_LENGTH: Final = "spark.sql.maxMetadataStringLength"
 #: Metadata of a row other than the names of its file.
 _PLACE: Final = re.compile(r"_metadata(?!`?\s*[.\[]\s*[`'\"]?file_(path|name)\b)", re.IGNORECASE)
 
+#: Spark's error for a file that is damaged, or is not there any more.
+_UNREADABLE: Final = re.compile(r"\[FAILED_READ_FILE\..*")
+
 _KEYS: Final = "write their keys to a table first, and delete the rows with these keys"
 
 
@@ -168,7 +171,7 @@ def delete(
     Raises:
         FilesFailedError: If files could not be rewritten. They are unchanged; ``report`` has the others.
         UnsupportedFeatureError: If the files belong to a table format that this session cannot change.
-        WriteError: If rows still match afterwards.
+        WriteError: If rows still match afterwards, or Spark cannot read a file.
         AnalysisException: If Spark rejects the table or the predicate.
 
     Example:
@@ -182,8 +185,18 @@ def delete(
     managed = snapshot_format(spark, table) if isinstance(table, str | os.PathLike) else None
     if managed is not None:
         return _delete_managed(spark, os.fspath(table), where, managed, started, dry_run=dry_run)  # type: ignore[arg-type]
-    with offered_options(options_of_spark(spark, table)):
-        return _delete_from_files(spark, table, where, dry_run=dry_run, progress=progress)
+    try:
+        with offered_options(options_of_spark(spark, table)):
+            return _delete_from_files(spark, table, where, dry_run=dry_run, progress=progress)
+    except Exception as error:
+        found = _UNREADABLE.search(str(error))  # errors of Spark have many types, and stack traces in them
+        if found is None:
+            raise
+        raise WriteError(
+            f"Spark cannot read a file of {table}: {found[0]}; if another program, such as a second "
+            "deletion, replaces or removes files at the same time, run it again",
+            reason="unreadable-file",
+        ) from error
 
 
 def _delete_from_files(
@@ -245,7 +258,7 @@ def _delete_from_files(
     if not dry_run:
         lake_indexes, failures = update_lake_indexes(spark, folders)
         failed |= {failure.path: failure for failure in failures}
-        rewritten = {uris[path]: file.rows_left for path, file in erased.items() if not file.is_removed}
+        rewritten = {uris[path]: file for path, file in erased.items() if not file.is_removed}
         rows_checked = _check_nothing_matches(spark, table, where, rewritten)
     report = DeleteReport(
         "parquet",
@@ -402,15 +415,17 @@ def _folders(spark: SparkSession, table: Source) -> list[str]:
 
 
 def _check_nothing_matches(
-    spark: SparkSession, table: Source, where: str | Column, rewritten: Mapping[str, int]
+    spark: SparkSession, table: Source, where: str | Column, rewritten: Mapping[str, ErasedFile]
 ) -> int:
     """Evaluate the predicate on all rows of some files, without any index, and return their number.
+
+    A file that another program has replaced since, such as a deletion of other rows, may have fewer rows.
 
     Args:
         spark: The session.
         table: The lake.
         where: The predicate.
-        rewritten: The number of rows of each file, by its name in Spark.
+        rewritten: The files, by their names in Spark.
 
     Raises:
         WriteError: If a row matches, or rows are missing.
@@ -425,22 +440,34 @@ def _check_nothing_matches(
     # as a column, not as a filter, by which Spark would skip rows
     matches = sf.expr(where) if isinstance(where, str) else where
     is_first = about["row_index"] == 0  # Spark reads a file twice that is named twice
-    found = rows.select(about["file_path"].alias("uri"), is_first.alias("is_first"), matches.alias("matches"))
-    counts = (
-        found.groupBy("uri").agg(sf.count("*"), sf.count_if("is_first"), sf.count_if("matches")).collect()
+    found = rows.select(
+        about["file_path"].alias("uri"),
+        about["file_size"].alias("size"),
+        is_first.alias("is_first"),
+        matches.alias("matches"),
     )
+    counted = sf.count("*"), sf.count_if("is_first"), sf.count_if("matches")
+    counts = found.groupBy("uri", "size").agg(*counted).collect()
     num_matching = sum(matching for *_, matching in counts)
     if num_matching:
         raise _still_match(table, num_matching)
-    num_rows = sum(count // max(times, 1) for _, count, times, _ in counts)
-    expected = sum(rewritten.values())
-    if num_rows != expected:
+    num_rows = {uri: count // max(times, 1) for uri, _, count, times, _ in counts}
+    sizes = {uri: size for uri, size, *_ in counts}
+    wrong = [
+        uri
+        for uri, file in rewritten.items()
+        if num_rows.get(uri, 0) != file.rows_left and sizes.get(uri, file.bytes_after) == file.bytes_after
+    ]
+    if wrong:
+        written = sum(rewritten[uri].rows_left for uri in wrong)
+        there = sum(num_rows.get(uri, 0) for uri in wrong)
         raise WriteError(
-            f"the files of {table} that were rewritten have {num_rows:,} rows instead of {expected:,}; "
-            "another program may have replaced them, so run it again",
+            f"no row of {table} matches any more, but of the {written:,} rows that were left in "
+            f"{count(len(wrong), 'file')}, {there:,} are there; another program, such as a second "
+            "deletion, may have removed the others, so run it again",
             reason="verification-failed",
         )
-    return expected
+    return sum(num_rows.values())
 
 
 def _still_match(table: Source, num_rows: int) -> WriteError:
