@@ -34,7 +34,7 @@ from intarsia.file.schema import FileSchema
 from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format.enums import PageType
 from intarsia.format.footer import Leaf
-from intarsia.format.pages import PAGE_CHECKSUM, Page, check_value_counts, pages_at, parse_page
+from intarsia.format.pages import PAGE_CHECKSUM, Page, check_value_counts, dictionary_page, pages_at
 from intarsia.format.row_groups import native_outlines, outlines_of_chunks
 from intarsia.format.structs import PageEncodingStats, RowGroup
 from intarsia.once import cached_property
@@ -324,7 +324,7 @@ def _check_entries(
         CorruptFileError: If a dictionary page has another number of values.
     """
     ends = list(accumulate(num_rows))
-    sizes = [parse_page(*fetched.part(start)).num_values for start in segments.starts]
+    sizes = [dictionary_page(*fetched.part(start)).num_values for start in segments.starts]
     first = 0
     for chunk in column.chunks:
         if len(chunk) and len(chunk.dictionary) != sizes[bisect_right(ends, first)]:

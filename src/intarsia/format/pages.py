@@ -178,13 +178,13 @@ def check_value_counts(data: bytes, chunks: Sequence[Sequence[int]], num_values:
             )
 
 
-def dictionary_page(data: bytes) -> Page:
-    """Parse the dictionary page that the bytes begin with.
+def dictionary_page(data: bytes, offset: int = 0) -> Page:
+    """Parse the dictionary page at ``offset``.
 
     Raises:
-        CorruptFileError: If there is no dictionary page, or it extends beyond the bytes.
+        CorruptFileError: If there is no dictionary page, or it extends beyond ``data``.
     """
-    page = parse_page(data)
+    page = parse_page(data, offset)
     _check_dictionary(page)
     return page
 

@@ -133,23 +133,28 @@ def summarize(values: pa.Array, starts: Rows) -> pa.Table:
     if is_number and len(starts) == 1 and len(values):
         return _summarize_numbers(values)
     comparable = values.cast(sortable_type(data_type))
-    added = pa.nulls(len(values))
-    is_nan = np.zeros(len(values), dtype=np.int64)
+    columns: dict[str, Any] = {"min": comparable, "max": comparable, "sum": pa.nulls(len(values))}
     if sum_type(data_type) != pa.null():
-        added = comparable.cast(sum_type(data_type))
+        columns["sum"] = _widened(comparable, sum_type(data_type))
+    if len(starts) == 1 and len(values) and not pa.types.is_floating(data_type):
+        counts = [np.array([count]) for count in (len(values), values.null_count, 0)]
+        return _add_up({**columns, **dict(zip(_COUNTS, counts, strict=True))}, starts, data_type)
+    is_nan = np.zeros(len(values), dtype=np.int64)
     if pa.types.is_floating(data_type):
         mask = pc.fill_null(pc.is_nan(comparable), False)
         is_nan = _numbers(mask.cast(pa.int64()))
-        comparable = pc.if_else(mask, pa.scalar(None, comparable.type), comparable)
-    columns = {
-        "min": comparable,
-        "max": comparable,
-        "sum": added,
-        "num_rows": np.ones(len(values), dtype=np.int64),
-        "null_count": _numbers(pc.is_null(values).cast(pa.int64())),
-        "nan_count": is_nan,
-    }
+        columns["min"] = columns["max"] = pc.if_else(mask, pa.scalar(None, comparable.type), comparable)
+    columns["num_rows"] = np.ones(len(values), dtype=np.int64)
+    columns["null_count"] = _numbers(pc.is_null(values).cast(pa.int64()))
+    columns["nan_count"] = is_nan
     return _add_up(columns, starts, data_type)
+
+
+def _widened(values: pa.Array, total: pa.DataType) -> pa.Array:
+    """Convert values to the type of their sum; decimals of the same width are the same bytes."""
+    if pa.types.is_decimal(values.type) and values.type.bit_width == total.bit_width:
+        return pa.Array.from_buffers(total, len(values), values.buffers(), values.null_count, values.offset)
+    return values.cast(total)
 
 
 def _summarize_numbers(values: pa.Array) -> pa.Table:
@@ -270,7 +275,8 @@ def _add_up(columns: dict[str, Any], starts: Rows, data_type: pa.DataType) -> pa
 def _one_run(columns: dict[str, Any]) -> dict[str, pa.Array]:
     """Merge columns of summaries to one value each, several times as fast as by grouping."""
     kernels = {"min": pc.min, "max": pc.max, "sum": pc.sum}
-    merged = {name: kernels[name](column) for name, column in columns.items()}
+    both = dict(pc.min_max(columns["min"])) if columns["min"] is columns["max"] else {}
+    merged = {name: both[name] if name in both else kernels[name](column) for name, column in columns.items()}
     return {name: pa.array([value], value.type) for name, value in merged.items()}
 
 
