@@ -1,5 +1,6 @@
 """Added statistics: they match the rows and have the current form, and nothing else changes."""
 
+import decimal
 import math
 import struct
 
@@ -260,6 +261,37 @@ def test_chunks_with_nan_get_counts_but_no_bounds(tmp_path, kind):
     (one,) = statistics_of(path)[0].values()
     assert (one.min_value, one.max_value, one.null_count, one.nan_count) == (None, None, 0, 2)
     assert [(note.index, note.code) for note in report.notes] == [("statistics", "contains-nan")]
+    assert attach(path, [Statistics()]).changed is False
+
+
+def test_signed_numbers_have_deprecated_bounds(tmp_path):
+    """Without them, parquet-mr before 1.10 takes all values beside a null for 0."""
+    path = str(tmp_path / "t.parquet")
+    signed = {
+        "i": pa.array([3, None, -1], pa.int8()),
+        "l": pa.array([3, None, -1], pa.int64()),
+        "f": pa.array([1.5, None, -2.5], pa.float32()),
+        "d": pa.array([1.5, None, -2.5]),
+        "b": pa.array([True, None, False]),
+        "t": pa.array([3, None, -1], pa.timestamp("ns")),
+        "n": pa.array([decimal.Decimal("1.5"), None, decimal.Decimal("-2.5")], pa.decimal128(9, 1)),
+    }
+    others = {
+        "u": pa.array([3, None, 2**31], pa.uint32()),
+        "s": pa.array(["b", None, "a"]),
+        "h": pa.array(np.array([1.5, 2.5, 0.0], dtype=np.float16)),
+        "w": pa.array([decimal.Decimal("1.5"), None, decimal.Decimal("-2.5")], pa.decimal128(38, 1)),
+    }
+    table = pa.table({**signed, **others})
+    pq.write_table(table, path, write_statistics=False, store_decimal_as_integer=True)
+    attach(path, [Statistics()])
+    found, footer = statistics_of(path)
+    for leaf in footer.leaves:
+        statistics = found[0, leaf.ordinal]
+        assert None not in (statistics.min_value, statistics.max_value)
+        expected = (statistics.min_value, statistics.max_value) if leaf.name in signed else (None, None)
+        assert (statistics.min, statistics.max) == expected
+    assert ia.verify(path).ok
     assert attach(path, [Statistics()]).changed is False
 
 
