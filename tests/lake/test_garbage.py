@@ -48,6 +48,20 @@ def test_few_collections_for_many_files(lake, collections):
     assert gc.isenabled()
 
 
+@pytest.mark.parametrize("run", ["inspect", "attach", "detach"])
+def test_few_collections_for_many_chunks(tmp_path, collections, run):
+    path, chunks = tmp_path / "f.parquet", 40 * 50
+    table = pa.table({f"c{ordinal}": range(100) for ordinal in range(40)})
+    pq.write_table(table, path, row_group_size=2, write_page_index=True)
+    ia.attach(path, [ia.Bloom("c0")])
+    collections.clear()
+    if run == "attach":
+        ia.attach(path, [ia.Statistics()])
+    else:
+        getattr(ia, run)(path)
+    assert len(collections) < chunks / 10
+
+
 def test_the_collector_is_left_as_it_was(lake):
     (lake / "007.parquet").write_bytes(b"PAR1 no footer PAR1")
     gc.disable()

@@ -42,6 +42,7 @@ from intarsia.format.directory import Entry
 from intarsia.format.enums import BoundaryOrder, FieldRepetitionType, codec_name, encoding_name
 from intarsia.format.footer import MAGIC, TRAILER_BYTES, Leaf, chunk_range
 from intarsia.format.structs import ColumnIndex, ColumnMetaData, Statistics
+from intarsia.garbage import no_collections
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.registry import find_index_class
 from intarsia.lake.discovery import find_files
@@ -92,7 +93,7 @@ def inspect(
         >>> chunk.offset
         4
     """
-    with ParquetInput(open_source(path, storage_options)) as file, file.named_errors():
+    with ParquetInput(open_source(path, storage_options)) as file, file.named_errors(), no_collections():
         footer = file.footer
         leaves, groups = _chosen_leaves(file, columns), _chosen_groups(file, row_groups)
         keys = list(_readable_chunks(file, leaves, groups))

@@ -24,6 +24,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import KEY, Directory, layout_fingerprint
 from intarsia.format.footer import Footer
 from intarsia.format.structs import ColumnChunk
+from intarsia.garbage import no_collections
 from intarsia.indexes.base import Index
 from intarsia.indexes.proof import call_index
 from intarsia.indexes.registry import find_index
@@ -134,6 +135,7 @@ class Original:
             states[key] = state
         return states
 
+    @no_collections()
     def carried_states(self) -> dict[ChunkKey, ChunkState]:
         """Return `present_states` with the bytes of attached structures instead of their ranges."""
 
@@ -176,6 +178,7 @@ def _location(offset: int | None, length: int | None) -> ByteRange | None:
     return ByteRange(offset, offset + length) if offset and length else None
 
 
+@no_collections()
 def find_original(current: ParquetInput) -> Original:
     """Find the original file inside a file.
 
@@ -259,6 +262,7 @@ def _detach_from(target: Target) -> DetachReport:
     )
 
 
+@no_collections()
 def _added_structures(original: Original) -> list[str]:
     """Return the names of the standard structures that were added to the original file."""
     if original.has_same_chunks:

@@ -31,6 +31,7 @@ from intarsia.format.footer import TRAILER_BYTES, Leaf, parse_footer
 from intarsia.format.structs import PageEncodingStats, Statistics
 from intarsia.format.thrift import BINARY, I32, I64, LIST, STRUCT, parse, serialize
 from intarsia.format.thrift_tree import List, Struct, parse_tree, serialize_tree
+from intarsia.garbage import no_collections
 from intarsia.once import cached_property
 from intarsia.rows.int96 import INT96_BYTES
 from intarsia.storage import ByteRange
@@ -45,6 +46,7 @@ _EXTENSION_NOTE = Note(
 )
 
 
+@no_collections()
 def lay_out(
     original: Original, blobs: Collection[Blob], states: Mapping[ChunkKey, ChunkState]
 ) -> tuple[list[bytes], list[Note]]:
