@@ -23,6 +23,8 @@ from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import (
     Bound,
     BoundConstant,
+    ColumnName,
+    Constant,
     Path,
     Predicate,
     bind,
@@ -30,6 +32,7 @@ from intarsia.predicate import (
     has_calls,
 )
 from intarsia.predicate.bound import renamed
+from intarsia.predicate.nodes import innermost, leaves
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import FileNames, OutputColumn, refuse_repeated, type_at
 from intarsia.read.pruner import PruneStep, over_files
@@ -81,6 +84,9 @@ class TableBinder:
         self._columns = tuple(columns)
         schema, partitions = definition.schema, definition.partitions
         self._bound = None if predicate is None else _bind_leaves(predicate, schema, definition.variants)
+        named = () if predicate is None else _column_names(predicate)
+        # the top-level columns of the predicate, which may be few of thousands
+        self._of_predicate = dict.fromkeys([find_column(schema, name)[0][0] for name in named])
         self._budget = ExpansionBudget(MAX_SCAN_EXPANDED_BYTES)
         self._bindings: dict[FileSchema, _Binding] = {}
         paths = self._bound.paths() if self._bound is not None else frozenset()
@@ -164,7 +170,7 @@ class TableBinder:
         )
 
     def view(self, arrow_schema: pa.Schema) -> pa.Schema:
-        """Return the schema to bind the predicate to: the table's columns in the file's types (`file_view`).
+        """Return the schema to bind the predicate to: its columns in the file's types (`file_view`).
 
         A partition column's type is the table's, even if the file has a column of that name. If only the
         table's types accept a literal, such as ``'1.5'`` for a decimal that is an integer in the file, all
@@ -174,9 +180,14 @@ class TableBinder:
         Args:
             arrow_schema: The columns of the file, with the names of the table.
         """
-        schema = self._definition.schema
-        own = pa.schema([one for one in arrow_schema if (one.name,) not in self._replacing])
-        view = file_view(schema, own)
+        names, whole = self._of_predicate, self._definition.schema
+        schema = pa.schema([whole.field(name) for name in names])
+        own = [
+            arrow_schema.field(ordinal)
+            for name in names
+            if (name,) not in self._replacing and (ordinal := arrow_schema.get_field_index(name)) >= 0
+        ]
+        view = file_view(schema, pa.schema(own))
         if self.predicate is None or (self._decides_early and not self._table.is_declared):
             return view
         if has_calls(self.predicate):
@@ -220,6 +231,10 @@ class TableBinder:
             self._bindings.clear()
         found = self._bindings[schema] = _Binding(bound, missing, names)
         return found
+
+
+def _column_names(predicate: Predicate) -> Iterable[ColumnName]:
+    return {innermost(leaf.column) for leaf in leaves(predicate) if not isinstance(leaf, Constant)}
 
 
 def _bind_leaves(predicate: Predicate, schema: pa.Schema, variants: Set[Path]) -> Bound:

@@ -35,7 +35,7 @@ class SplitQuery:
         file: The file, as it was listed.
         identity: The file's identity when it was planned; see `Split`.
         predicate: The rows to select; None for all.
-        view: The schema to bind the predicate to: the table's names, this file's types.
+        view: The schema to bind the predicate to: its columns with the table's names and this file's types.
         constants: Columns with one value for all rows of the file; see `FileQuery`.
         names: The names of the columns in the file; None if they are those of the table.
         deleted: Rows of the file that the table does not have.

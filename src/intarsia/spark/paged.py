@@ -154,7 +154,7 @@ def plan_pages(
                 one.file,
                 one.identity,
                 None,
-                file.arrow_schema,
+                pa.schema([]),
                 tuple(columns),
                 pa.schema([(column.name, column.type) for column in columns]),
                 constants,
