@@ -150,8 +150,8 @@ def computed_statistics(chunk: Chunk, now: structs.Statistics) -> structs.Statis
 def _compares_as_signed(leaf: Leaf) -> bool:
     """Return whether the deprecated bounds are defined.
 
-    Other writers write them, too: parquet-mr before 1.10 takes a chunk with nulls and without them for one whose
-    values are all 0.
+    Other writers write them, too: parquet-mr before 1.10 takes a chunk with nulls and without them for one
+    whose values are all 0.
     """
     integer = leaf.logical.INTEGER if leaf.logical is not None else None
     numbers = (Type.BOOLEAN, Type.INT32, Type.INT64, Type.FLOAT, Type.DOUBLE)

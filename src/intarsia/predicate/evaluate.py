@@ -156,7 +156,11 @@ def condition_mask(leaf: Condition, array: pa.Array | pa.ChunkedArray) -> pa.Boo
         return pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
     if isinstance(array, pa.DictionaryArray) and len(array.dictionary) < len(array):
         # Evaluate each distinct value once. A NULL in the indices is a NULL value.
-        mask = condition_mask(leaf, array.dictionary).take(array.indices)
+        found, codes = condition_mask(leaf, array.dictionary), array.indices
+        if found.true_count == 1:  # comparing codes takes a fifth of the time
+            mask = pc.equal(codes, pc.index(found, True).cast(codes.type))
+        else:
+            mask = found.take(codes)
         return pc.fill_null(mask, isinstance(leaf, BoundNull) and not leaf.negated)
     values = comparison_array(array, leaf.type)
     if isinstance(values, pa.ChunkedArray):  # the text exceeds the 2 GiB of one array
