@@ -78,6 +78,9 @@ class Original:
         directory = self.directory
         if directory is None or directory.head is None or directory.computed_statistics:
             return False
+        # behind the chunks; `add_column_orders` may have declared an order of the bounds that are there
+        if self.current.footer.metadata.column_orders != self.file.footer.metadata.column_orders:
+            return False
         return all(directory.head.is_of(one.footer.raw) for one in (self.current, self.file))
 
     def changed_key_values(self) -> dict[bytes, bytes | None]:
