@@ -12,6 +12,7 @@ import pytest
 
 from intarsia.embed import Bloom, PageIndex, Statistics, attach
 from intarsia.indexes.distinct import Distinct
+from intarsia.write import write_table
 
 
 def rows():
@@ -104,6 +105,28 @@ def test_datafusion(files):
             context.register_parquet("t", path)
             results.append(context.sql(f"SELECT * FROM t WHERE {where} ORDER BY id").to_pydict())
         assert str(results[0]) == str(results[1])
+
+
+@pytest.mark.parametrize("form", ["attached", "written"])
+def test_datafusion_and_duckdb_with_nan_in_some_row_groups(tmp_path, form):
+    """Bounds leave out NaN, and DataFusion up to 55 takes those of some row groups for those of the file."""
+    datafusion, duckdb = (pytest.importorskip(name) for name in ("datafusion", "duckdb"))
+    path = str(tmp_path / "t.parquet")
+    table = pa.table({"x": [9.0, math.nan, 2.0, 3.0], "y": [1, 2, 3, 4]})
+    if form == "attached":
+        pq.write_table(table, path, row_group_size=2, write_statistics=False)
+        attach(path, [PageIndex(), Statistics(), Bloom("x")])
+    else:
+        write_table(table, path, row_group_size=2)
+    context = datafusion.SessionContext()
+    context.register_parquet("t", path)
+    nan = "CAST('NaN' AS DOUBLE)"
+    for where, rows in (("x > 5", [1, 2]), ("x = 9", [1]), (f"x = {nan}", [2]), ("x < 3", [3])):
+        query = f"SELECT y FROM t WHERE {where} ORDER BY y"
+        assert context.sql(query).to_pydict()["y"] == rows
+        assert duckdb.sql(query.replace("FROM t", f"FROM '{path}'")).fetchall() == [(row,) for row in rows]
+    assert math.isnan(context.sql("SELECT max(x) AS m FROM t").to_pydict()["m"][0])
+    assert math.isnan(duckdb.sql(f"SELECT max(x) FROM '{path}'").fetchall()[0][0])
 
 
 def test_fastparquet(files):

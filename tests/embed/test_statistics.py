@@ -62,7 +62,7 @@ def test_they_match_the_rows(drawn, tmp_path_factory):
             if rows:
                 leaf = footer.leaves[number]
                 expected = expected_page(rows, nullable, column_kind, inner, kind, leaf)
-                check(found[ordinal, number], expected, kind)
+                check(found[ordinal, number], expected, kind, beside_nan="nan" in str(drawn.values[name]))
     assert ia.verify(path).ok
     assert pq.read_table(path).equals(drawn.table) or "nan" in str(drawn.values)
     assert attach(path, [Statistics()]).changed is False
@@ -70,9 +70,9 @@ def test_they_match_the_rows(drawn, tmp_path_factory):
     assert content(path) == before
 
 
-def check(statistics, expected, kind):
+def check(statistics, expected, kind, *, beside_nan):
     assert statistics.null_count == expected["nulls"]
-    if expected["nans"] or expected["low"] is None:
+    if expected["nans"] or expected["low"] is None or (pa.types.is_floating(kind) and beside_nan):
         assert statistics.min_value is statistics.max_value is None
         assert (statistics.nan_count or 0) == expected["nans"]
         return
@@ -262,6 +262,39 @@ def test_chunks_with_nan_get_counts_but_no_bounds(tmp_path, kind):
     assert (one.min_value, one.max_value, one.null_count, one.nan_count) == (None, None, 0, 2)
     assert [(note.index, note.code) for note in report.notes] == [("statistics", "contains-nan")]
     assert attach(path, [Statistics()]).changed is False
+
+
+@pytest.mark.parametrize("has_bounds", [False, True])
+def test_bounds_beside_nan(tmp_path, has_bounds):
+    """DataFusion up to 55 takes those of some row groups for those of the file: all have some, or none."""
+    path = str(tmp_path / "t.parquet")
+    table = pa.table({"x": [1.0, math.nan, 2.0, 3.0, None, None], "y": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
+    pq.write_table(table, path, row_group_size=2, write_statistics=False)
+    if has_bounds:  # as Spark writes them: only beside NaN
+
+        def add(tree):
+            for row_group in (0, 1):
+                given = thrift_tree.Struct()
+                given.set(3, 6, 0)
+                if row_group:
+                    given.set(5, 8, struct.pack("<d", 3))
+                    given.set(6, 8, struct.pack("<d", 2))
+                chunk = tree.get(4).items[row_group].get(1).items[0].get(3)
+                chunk.set(12, 12, given)
+
+        edit_footer(path, add)
+    for indexes in ([Statistics()], [PageIndex(), Statistics()]):
+        report = attach(path, indexes)
+        found, _ = statistics_of(path)
+        assert [found[group, 0].min_value is None for group in range(3)] == [True, not has_bounds, True]
+        assert [found[group, 0].null_count for group in range(3)] == [0, 0, 2]
+        assert all(found[group, 1].min_value is not None for group in range(3))
+        codes = {(note.row_group, note.code) for note in report.notes if note.index == "statistics"}
+        assert codes == {(0, "contains-nan")} | (set() if has_bounds else {(1, "beside-nan")})
+        assert ia.verify(path).ok
+        assert attach(path, indexes).changed is False
+        assert ia.open(path).count("x >= 2") == 2
+        assert dict(ia.open(path).aggregate({"x": ["count", "min"]})) == {"x": {"count": 4, "min": 1.0}}
 
 
 def test_signed_numbers_have_deprecated_bounds(tmp_path):

@@ -294,7 +294,7 @@ def test_chunks_with_nan_have_no_bounds(path, kind):
     assert [column_index(path, 1, group) is None for group in range(2)] == [False, True]
     assert column_index(path, 2, 1) is not None
     groups = [pq.read_metadata(path).row_group(group) for group in range(2)]
-    for ordinal, has_bounds in ((0, [True, False]), (1, [True, False]), (2, [True, True])):
+    for ordinal, has_bounds in ((0, [False, False]), (1, [False, False]), (2, [True, True])):
         statistics = [group.column(ordinal).statistics for group in groups]
         assert [found.has_min_max for found in statistics] == has_bounds
         assert [found.null_count for found in statistics] == [0, 0]

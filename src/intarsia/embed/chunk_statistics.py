@@ -37,6 +37,13 @@ from intarsia.records import dataclass
 from intarsia.rows.ordering import Ordering
 from intarsia.storage import ByteRange
 
+#: DataFusion up to 55 takes the bounds of some row groups for those of the file.
+BESIDE_NAN = Reason(
+    "beside-nan",
+    "another row group contains NaN and has no bounds; engines that take bounds of some row groups for those "
+    "of the file would skip matching rows",
+)
+
 
 @dataclass(frozen=True)
 class Statistics(OfAllColumns):
@@ -87,8 +94,13 @@ def _is_incomplete(chunk: Chunk, now: structs.Statistics) -> bool:
         return True
     if not chunk.has_order or nulls == chunk.meta.num_values:
         return False
-    if now.min_value is None and now.max_value is None and (now.nan_count or 0) > 0 and not chunk.total_order:
-        return False  # chunks with NaN get no bounds
+    if (
+        now.min_value is None
+        and now.max_value is None
+        and now.nan_count is not None
+        and not chunk.total_order
+    ):
+        return False  # chunks with NaN, and those beside them, get no bounds
     return not _has_sound_bounds(now, chunk.reader.ordering)
 
 
@@ -96,7 +108,9 @@ def _missing_bounds(chunk: Chunk, now: structs.Statistics) -> Reason | None:
     """Return why a chunk with values has no bounds; None if it has some, or needs none."""
     if now.min_value is not None or now.null_count == chunk.meta.num_values:
         return None
-    return HOLDS_NAN if chunk.has_order else chunk.order_refusal or NO_ORDER
+    if chunk.has_order:
+        return BESIDE_NAN if now.nan_count == 0 else HOLDS_NAN
+    return chunk.order_refusal or NO_ORDER
 
 
 def _has_sound_bounds(now: structs.Statistics, ordering: Ordering | None) -> bool:

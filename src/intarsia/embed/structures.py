@@ -12,8 +12,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from intarsia.embed.chunk import Chunk, ChunkState, Outcome, chunks_of
-from intarsia.embed.chunk_statistics import Bloom, Statistics
+from intarsia.embed.chunk import Chunk, ChunkState, Outcome, chunks_of, without_bounds
+from intarsia.embed.chunk_statistics import BESIDE_NAN, Bloom, Statistics
 from intarsia.embed.column_data import FileColumns
 from intarsia.embed.leaf_values import LeafReader, leaf_readers
 from intarsia.embed.original import Original
@@ -106,6 +106,29 @@ class StructureCompleter:
             # decoding and hashing mostly run without Python's global lock
             for item, outcomes in zip(rest, pool.map(self.complete, rest), strict=True):
                 advance(self.take(item, outcomes))
+        for leaf in {key.leaf for key, _ in work if self.file.footer.leaves[key.leaf].is_float}:
+            self._withhold_bounds(leaf)
+
+    def _withhold_bounds(self, leaf: int) -> None:
+        """Remove the computed bounds of a column if they are not those of all chunks; see `BESIDE_NAN`."""
+        before, after = {}, {}
+        for ordinal, group in enumerate(self.file.footer.metadata.row_groups):
+            key, meta = ChunkKey(ordinal, leaf), group.columns[leaf].meta_data
+            if meta is not None and meta.num_values:
+                found = self.states[key].statistics or meta.statistics
+                if found is None or found.null_count != meta.num_values:
+                    before[key] = meta.statistics is not None and meta.statistics.min_value is not None
+                    after[key] = found is not None and found.min_value is not None
+        if all(after.values()) or before == after:
+            return
+        for key, has_bounds in after.items():
+            state = self.states[key]
+            if has_bounds and state.statistics is not None:
+                self.states[key] = replace(state, statistics=without_bounds(state.statistics))
+                name = self.file.footer.leaves[leaf].name
+                self.notes.append(
+                    Note(name, key.row_group, Statistics.kind, BESIDE_NAN.text, BESIDE_NAN.code)
+                )
 
     def chunk(self, key: ChunkKey) -> Chunk | None:
         """Return a chunk of the original file; None if its data is in another file."""

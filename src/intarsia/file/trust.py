@@ -173,8 +173,8 @@ class Trust:
             return TrustedValue(None, "it has no null count")
         if not 0 <= nulls <= num_values:
             return TrustedValue(None, f"a null count of {nulls} is impossible for {num_values} values")
-        # if every value is NaN, there are no bounds and no nulls
-        if not nulls and not has_bounds(statistics) and statistics.nan_count != num_values:
+        # a writer that counts NaN counts nulls, and columns with NaN may have no bounds
+        if not nulls and not has_bounds(statistics) and statistics.nan_count is None:
             return TrustedValue(None, "some writers write 0 if they did not count nulls")
         return TrustedValue(nulls)
 

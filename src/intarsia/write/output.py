@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, field, replace
 from typing import Any
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from intarsia.amounts import count
 from intarsia.arrow.owned_rows import with_short_dictionaries
 from intarsia.embed.attach import ColumnsOf, attach_in, attach_to, checked_indexes
-from intarsia.embed.chunk import NO_ORDER, Chunk, ChunkState, Placed
+from intarsia.embed.chunk import NO_ORDER, Chunk, ChunkState, Placed, without_bounds
 from intarsia.embed.chunk_statistics import computed_statistics
 from intarsia.embed.column_data import FileColumns
 from intarsia.embed.leaf_values import cut_bounds, may_be_cut
@@ -307,13 +307,13 @@ def dry_run(
 
 
 def _repair_bounds(
-    file: ParquetInput, fd: int, nan_chunks: Container[ChunkKey], loose_chunks: Container[ChunkKey]
+    file: ParquetInput, fd: int, nan_chunks: Collection[ChunkKey], loose_chunks: Container[ChunkKey]
 ) -> list[Note]:
     """Truncate, complete and remove bounds in a file that pyarrow has just written.
 
     pyarrow does not truncate bounds, and writes none if values exceed a length limit. It omits NaN from
     bounds, so that readers that sort NaN above every number lose rows. The result is that of `PageIndex`
-    and `Statistics`.
+    and `Statistics`: a column of which a chunk contains NaN has no bounds of row groups.
     If a column with nulls is a dictionary with values that no row has, these may become bounds, which
     engines return as MIN and MAX.
 
@@ -326,6 +326,7 @@ def _repair_bounds(
     """
     before, after, notes = states_of(file.footer), {}, []
     completer = StructureCompleter(file, {})
+    nan_leaves = {key.leaf for key in nan_chunks}
     for key, state in before.items():
         chunk = completer.chunk(key)
         assert chunk is not None  # every chunk of this file is in this file
@@ -335,6 +336,9 @@ def _repair_bounds(
         statistics = state.statistics
         if (key in loose_chunks or key in nan_chunks) and chunk.meta.statistics is not None:
             statistics = computed_statistics(chunk, chunk.meta.statistics)
+        if key.leaf in nan_leaves and chunk.meta.statistics is not None:  # see `BESIDE_NAN`
+            counted = statistics or chunk.meta.statistics
+            statistics = without_bounds(counted)._replace(nan_count=counted.nan_count or 0)
         column_index = None if isinstance(found, Reason) else found
         after[key] = replace(state, column_index=column_index, statistics=statistics)
     if after != before:
