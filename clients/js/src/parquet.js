@@ -27,9 +27,9 @@ function statisticsOf(type, { meta, numRows }, trust) {
   const upper = trust.usesUpperBounds ? stats.field_5 : stats.field_5 && successor(stats.field_5)
   const [low, high] = stats.field_5 && stats.field_6 && trust.usesBounds && upper ? [trust.usesLowerBounds ? stats.field_6 : new Uint8Array(), upper]
     : stats.field_1 && stats.field_2 && !stats.field_5 && !stats.field_6 && trust.usesDeprecatedBounds ? [stats.field_2, stats.field_1] : []
-  const hasAnyBounds = [1, 2, 5, 6].some(number => stats[`field_${number}`])
+  const isCounted = [1, 2, 5, 6, 9].some(number => stats[`field_${number}`] !== undefined) // with bounds, or a NaN count
   const counted = stats.field_3 === undefined || !trust.usesNullCounts ? -1 : Number(stats.field_3)
-  const nulls = type.leaf.isRequired ? 0 : counted <= numRows && (counted > 0 || hasAnyBounds) ? Math.max(counted, -1) : -1
+  const nulls = type.leaf.isRequired ? 0 : counted <= numRows && (counted > 0 || isCounted) ? Math.max(counted, -1) : -1
   return {
     ...(low && { low: type.ofBytes(low), high: type.ofBytes(high) }),
     ...(nulls >= 0 && { hasNulls: nulls > 0, hasValues: nulls < numRows }),
