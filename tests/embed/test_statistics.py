@@ -297,6 +297,32 @@ def test_bounds_beside_nan(tmp_path, has_bounds):
         assert dict(ia.open(path).aggregate({"x": ["count", "min"]})) == {"x": {"count": 4, "min": 1.0}}
 
 
+def test_bounds_beside_those_of_a_writer_that_are_nan(tmp_path):
+    """Iceberg's writer stores NaN as the upper bound. Without these bounds, the others go, too."""
+    path = str(tmp_path / "t.parquet")
+    table = pa.table({"x": [9.0, math.nan, 2.0, 3.0, None, 1.0]})
+    pq.write_table(table, path, row_group_size=2)
+    nan = struct.pack("<d", math.nan)
+
+    def change(tree):
+        for field_id in (1, 5):
+            statistics_tree(tree, 0, 0).set(field_id, 8, nan)
+
+    edit_footer(path, change)
+    before = content(path)
+    attach(path, [Statistics()])
+    found, _ = statistics_of(path)
+    assert [found[group, 0].min_value for group in range(3)] == [None, None, None]
+    assert [found[group, 0].min for group in range(3)] == [None, None, None]
+    assert [found[group, 0].null_count for group in range(3)] == [0, 0, 1]
+    assert [found[group, 0].nan_count for group in range(3)] == [1, 0, 0]
+    assert attach(path, [Statistics()]).changed is False
+    assert ia.open(path).count("x >= 2") == 3
+    assert ia.verify(path).ok
+    detach(path)
+    assert content(path) == before
+
+
 def test_signed_numbers_have_deprecated_bounds(tmp_path):
     """Without them, parquet-mr before 1.10 takes all values beside a null for 0."""
     path = str(tmp_path / "t.parquet")

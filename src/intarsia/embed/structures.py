@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -13,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.embed.chunk import Chunk, ChunkState, Outcome, chunks_of, without_bounds
-from intarsia.embed.chunk_statistics import BESIDE_NAN, Bloom, Statistics
+from intarsia.embed.chunk_statistics import BESIDE_NAN, Bloom, Statistics, computed_statistics
 from intarsia.embed.column_data import FileColumns
 from intarsia.embed.leaf_values import LeafReader, leaf_readers
 from intarsia.embed.original import Original
 from intarsia.embed.page_index import PageIndex, trusted_page_index
 from intarsia.embed.report import Note, Reason
-from intarsia.errors import IndexBuildError, IndexPayloadError, IntarsiaError
+from intarsia.errors import FormatError, IndexBuildError, IndexPayloadError, IntarsiaError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format import thrift
 from intarsia.format.blob import BLOB_HEADER_BYTES, blob_header, checksum
@@ -121,10 +122,15 @@ class StructureCompleter:
                     after[key] = found is not None and found.min_value is not None
         if all(after.values()) or before == after:
             return
+        is_lost = any(before[key] and not after[key] for key in after)  # a writer's own, such as NaN
         for key, has_bounds in after.items():
-            state = self.states[key]
-            if has_bounds and state.statistics is not None:
-                self.states[key] = replace(state, statistics=without_bounds(state.statistics))
+            state, chunk = self.states[key], self.chunk(key)
+            statistics = state.statistics
+            if statistics is None and is_lost and chunk is not None and chunk.meta.statistics is not None:
+                with suppress(FormatError, IndexBuildError):
+                    statistics = computed_statistics(chunk, chunk.meta.statistics)
+            if has_bounds and statistics is not None:
+                self.states[key] = replace(state, statistics=without_bounds(statistics))
                 name = self.file.footer.leaves[leaf].name
                 self.notes.append(
                     Note(name, key.row_group, Statistics.kind, BESIDE_NAN.text, BESIDE_NAN.code)
