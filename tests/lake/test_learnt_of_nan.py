@@ -140,3 +140,17 @@ def test_random_queries_of_one_table(tmp_path_factory, files, type_, row_group_s
         columns = ["x"] if order is not None and "row" not in order else None
         found, expected = (one.scan(where, columns, **options) for one in (table, ia.open(folder)))
         assert str(found.to_arrow()) == str(expected.to_arrow())
+
+
+def test_nan_that_another_column_of_the_order_excludes_is_not_forgotten(tmp_path):
+    """Once the best row has NaN, the other columns decide, but rows that are read still show NaN."""
+    nan = math.nan
+    groups = [[(6.0, 9), (5.0, 9)], [(nan, 0), (4.0, 9)], *([(3.0, 9), (2.0, 9)],) * 20, [(nan, 9), (1.0, 9)]]
+    rows = [row for group in groups for row in group]
+    columns = {"f": [number for number, _ in rows], "y": [other for _, other in rows]}
+    pq.write_table(pa.table(columns), tmp_path / "f.parquet", row_group_size=2, write_statistics=["f"])
+    age(tmp_path / "f.parquet")
+    table = ia.open(tmp_path)
+    assert table.scan(order_by="f DESC, y", limit=1).to_arrow()["y"].to_pylist() == [0]
+    found = table.scan(order_by="f DESC", limit=3).to_arrow()["f"].to_pylist()
+    assert [str(number) for number in found] == ["nan", "nan", "6.0"]

@@ -139,6 +139,22 @@ def test_pages_that_can_only_hold_worse_rows_are_not_read_for_other_columns_of_t
     assert scan.report.pages["y"].read <= 2 + 2  # those with the last x, and those of the result
 
 
+@pytest.mark.parametrize(
+    ("order", "row"), [("x, y", 0), ("x DESC, y", 0), ("x, z, y", 0), ("x, y DESC", 999), ("n, y", 0)]
+)
+@pytest.mark.parametrize("where", [None, "text = 'a'"])
+def test_the_bounds_of_all_columns_of_the_order_skip(tmp_path, order, row, where):
+    """If all rows have the same value of the first column, all of them were read."""
+    columns = {"x": [7] * 1000, "y": range(1000), "z": ["same"] * 1000, "n": pa.nulls(1000, pa.int8())}
+    rows = pa.table(columns | {"text": ["a"] * 1000})
+    rows = rows if row == 0 else rows.take(list(reversed(range(1000))))
+    write(tmp_path / "f.parquet", rows, [ia.PageIndex()], max_rows_per_page=50)
+    scan = ia.open(tmp_path).scan(where, columns=["y"], order_by=order, limit=3)
+    assert scan.to_arrow()["y"].to_pylist() == rows["y"].to_pylist()[:3]
+    assert scan.report.rows_candidate <= 100
+    assert max(pages_read(scan).values()) <= 2
+
+
 def test_an_order_needs_a_limit_and_a_column_of_values(tmp_path):
     write(tmp_path / "f.parquet", pa.table({"x": [1], "l": [[2]]}))
     table = ia.open(tmp_path)

@@ -259,9 +259,9 @@ class Table(TableFiles):
                 them.
             order_by: Return the first ``limit`` rows in this order, such as ``"amount DESC, day"``, or
                 ``[("amount", "descending"), "day"]`` as in pyarrow; None for the order of the files. The scan
-                reads only the files, row groups and pages whose bounds of the first column allow them to
-                contain these rows. As in DuckDB, nulls are last unless ``NULLS FIRST`` follows, and NaN is
-                greater than every number. Of rows with equal values, any may be returned, in any order.
+                reads only the files, row groups and pages whose bounds allow them to contain these rows. As
+                in DuckDB, nulls are last unless ``NULLS FIRST`` follows, and NaN is greater than every
+                number. Of rows with equal values, any may be returned, in any order.
             parameters: The values of ``?`` in SQL text as a list, or those of ``:name`` as a dict. They are
                 not part of the text, so they need no quotes. ``IN ?`` takes a list.
             rows: Read only these rows, each once, in the order of the table: their numbers, from 0, in all

@@ -17,7 +17,7 @@ from intarsia.arrow.comparison import (
     sortable_type,
 )
 from intarsia.arrow.owned_rows import take_rows
-from intarsia.predicate import Comparison, Constant, IsNull, Not, Or, Predicate
+from intarsia.predicate import And, Comparison, Constant, IsNull, Not, Or, Predicate
 from intarsia.read.output_columns import OutputColumn
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bounds
@@ -52,7 +52,7 @@ class Ranks(NamedTuple):
 class SortKey:
     """The column by which rows are ordered, and those that order rows with equal values.
 
-    As in SQL, NaN is greater than every number. Only the first column excludes rows.
+    As in SQL, NaN is greater than every number.
 
     Attributes:
         descending: Whether the greatest values come first.
@@ -86,9 +86,26 @@ class SortKey:
         values = [comparison_array(column, key.type) for column, key in zip(rows.columns, keys, strict=True)]
         return pa.Table.from_arrays(values, schema=self.schema)
 
-    def can_precede(self, value: pa.Scalar) -> Predicate:
-        """Return the condition that a row can come before a row with a value of the first column."""
-        path, is_strict = self.column.path, not self.then  # the other columns decide between equal values
+    def can_precede(self, values: Sequence[pa.Scalar]) -> Predicate:
+        """Return the condition that a row can come before a row with values of the columns of the order.
+
+        In a descending order, each row with NaN in the first column matches unless there is none to read: the
+        rows that are read show which row groups have no NaN.
+        """
+        better: Predicate = Constant(False)
+        for key, value in reversed(list(zip((self, *self.then), values, strict=True))):
+            before, same = (key._precedes(value, is_strict=strict) for strict in (True, False))
+            if better == Constant(False):
+                better = before
+            elif key.descending and pa.types.is_floating(value.type) and math.isnan(value.as_py() or 0):
+                better = same
+            else:
+                better = Or((before, And((same, better))))
+        return better
+
+    def _precedes(self, value: pa.Scalar, *, is_strict: bool) -> Predicate:
+        """Return the condition that a value of the first column precedes another, or is equal to it."""
+        path = self.column.path
         if not value.is_valid:
             if self.nulls_first:
                 return Constant(False) if is_strict else IsNull(path)
@@ -240,7 +257,7 @@ class TopRows:
         """The condition that other rows must match; None as long as nothing is known about them."""
         if self.rows.num_rows < self.limit or not self.limit:
             return None
-        return self._key.can_precede(self.rows["key0"][self.limit - 1])
+        return self._key.can_precede([self.rows[name][self.limit - 1] for name in self._key.schema.names])
 
     def restore(self, rows: pa.Table) -> None:
         """Return to the rows that were found at an earlier time."""
