@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import math
 import os
+import pickle
 import struct
 import uuid
 from pathlib import Path
@@ -359,6 +360,26 @@ def test_paths_of_deleted_rows_that_are_not_text_are_an_error(tmp_path):
     deletes = DeleteFile(ia.DataFile(str(path), path.stat().st_size), "PARQUET", 1)
     with pytest.raises(ia.PredicateError):
         deletes.rows_of("file:///a.parquet")
+
+
+def test_a_split_has_the_names_of_its_columns_only(catalog):
+    """It had those of all columns, so thousands of splits of a wide table did not fit into memory."""
+
+    def pickled(columns):
+        rows = pa.table({f"c{ordinal}": range(9) for ordinal in range(columns)})
+        rows = rows.append_column("s", pa.array([{"x": row, "y": -row} for row in range(9)]))
+        iceberg = catalog.create_table(f"db.t{columns:03}", schema=rows.schema)
+        iceberg.append(rows)
+        with iceberg.update_schema() as update:
+            update.rename_column("c7", "d7").rename_column(("s", "x"), "z").add_column("new", LongType())
+        scan = ia.open(iceberg).scan("d7 > 2 AND s.z < 8 AND new IS NULL", columns=["new", "c8", "s"])
+        (split,) = scan.plan()
+        found = pickle.loads(pickle.dumps(split)).to_arrow()
+        assert found.equals(scan.to_arrow())
+        assert found.to_pylist()[0] == {"new": None, "c8": 3, "s": {"z": 3, "y": -3}}
+        return len(pickle.dumps(split))
+
+    assert pickled(200) <= pickled(10) + 300  # the longest name, too
 
 
 def test_deletion_vectors(catalog, tmp_path):

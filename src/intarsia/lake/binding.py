@@ -169,6 +169,10 @@ class TableBinder:
             deleted_by=entry.deleted_by,
         )
 
+    def names_of(self, names: FileNames | None) -> FileNames | None:
+        """Return the names in a file of the columns of the query, given those of all columns."""
+        return None if names is None else names.only({*self._of_predicate, *map(_FIRST, self._paths)})
+
     def view(self, arrow_schema: pa.Schema) -> pa.Schema:
         """Return the schema to bind the predicate to: its columns in the file's types (`file_view`).
 

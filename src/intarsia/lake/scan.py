@@ -271,7 +271,7 @@ class Scan(QueryResult):
                     tuple(self.columns),
                     self.schema,
                     query.constants,
-                    query.names,
+                    self._binder.names_of(query.names),
                     query.deleted,
                 )
                 with query.file.named_errors():

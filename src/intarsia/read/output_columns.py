@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -143,6 +143,16 @@ class FileNames:
             (('a',), False)
         """
         return self._find(path)[0]
+
+    def only(self, columns: Collection[str]) -> FileNames:
+        """Return the names for some columns of the table, with the same paths for them."""
+        # the longest name stays, because those of missing columns depend on it
+        kept = [
+            (own, field)
+            for own, field in zip(self.own, self.fields, strict=True)
+            if own.name == self._absent[:-1] or (field is not None and field.name in columns)
+        ]
+        return FileNames(pa.schema([own for own, _ in kept]), tuple(field for _, field in kept))
 
     def column(self, column: OutputColumn) -> OutputColumn:
         """Return a column of the table with its path in the file."""
