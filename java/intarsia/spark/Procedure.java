@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Locale;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
@@ -44,7 +45,7 @@ record Procedure(String name, String purpose, List<String> texts) implements Unb
     List<String> names = Arrays.stream(parameters).map(ProcedureParameter::name).toList();
     for (int i = 0; i < types.length(); i++) {
       StructField given = types.fields()[i];
-      int named = names.indexOf(given.name().toLowerCase());
+      int named = names.indexOf(given.name().toLowerCase(Locale.ROOT));
       int place = named < 0 ? i : named; // Spark itself names arguments without a name
       boolean isText = given.dataType() instanceof StringType || given.dataType() instanceof NullType;
       if (place < parameters.length && parameters[place].dataType() instanceof StringType && !isText) {

@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
@@ -118,7 +119,7 @@ public final class Procedures implements ProcedureCatalog {
 
   @Override
   public UnboundProcedure loadProcedure(Identifier identifier) {
-    Procedure found = identifier.namespace().length > 0 ? null : ALL.get(identifier.name().toLowerCase());
+    Procedure found = identifier.namespace().length > 0 ? null : ALL.get(identifier.name().toLowerCase(Locale.ROOT));
     if (found == null) {
       throw new IllegalArgumentException(
           "there is no procedure " + name + "." + identifier + "; there are " + String.join(", ", ALL.keySet()));

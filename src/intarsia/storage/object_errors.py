@@ -121,9 +121,8 @@ _KNOWN = (
     ),
     _Known(r"code: (5\d\d|408)", "server-failed", _RETRY),
     _Known(r"TimedOut|operation timed out", "timed-out", _RETRY),
-    _Known(
-        r"<Code>RequestTimeout</Code>", "timed-out", "run again"
-    ),  # status 400, which obstore does not repeat
+    # status 400, which obstore does not repeat
+    _Known(r"<Code>RequestTimeout</Code>", "timed-out", "run again"),
     _Known(r"request or response body error", "connection-lost", _RETRY),
     _Known(
         r"Range request not supported|NotPartial|non-206|Received non-partial response",
