@@ -9,8 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from intarsia.embed import PageIndex, attach
+import intarsia as ia
+from intarsia.embed import PageIndex, attach, detach
 from intarsia.errors import CorruptFileError
+from intarsia.file import ParquetInput
 from intarsia.file.claims import decompress
 from intarsia.format import thrift
 from intarsia.format.enums import BoundaryOrder, CompressionCodec, Encoding, PageType
@@ -29,6 +31,7 @@ from tests.effort import examples
 from tests.embed.tables import (
     FLAT,
     NESTED,
+    content,
     drawn_tables,
     edit_footer,
     expected_page,
@@ -200,6 +203,34 @@ def test_chunks_with_nan_have_no_bounds(tmp_path, version):
     assert found[0, 1][0].min_values == [struct.pack("<d", -0.0)] * 2
     assert [(note.column, note.code) for note in report.notes] == [("x", "contains-nan")]
     assert attach(path, [PageIndex()]).built == ()
+
+
+def test_all_parts_are_in_one_place(tmp_path):
+    """parquet-go reads them as one range: it panicked if some were where the writer had put them."""
+    path = str(tmp_path / "t.parquet")
+    table = pa.table({"x": [3, 1, 2, 4], "long": ["a", "b", "c" * 5000, "d"], "y": [1.0, 2.0, 3.0, 4.0]})
+    pq.write_table(table, path, row_group_size=2, write_page_index=True)
+    with ParquetInput.open(path) as file:
+        original = [chunk for group in file.footer.metadata.row_groups for chunk in group.columns]
+    assert [chunk.column_index_offset is None for chunk in original] == [False] * 4 + [True, False]
+    before = content(path)
+    attach(path, [PageIndex()])
+    with ParquetInput.open(path) as file:
+        chunks = [chunk for group in file.footer.metadata.row_groups for chunk in group.columns]
+    starts = [(chunk.column_index_offset, chunk.column_index_length) for chunk in chunks]
+    assert starts[0][0] >= len(before)
+    assert [start for start, _ in starts[1:]] == [start + length for start, length in starts[:-1]]
+    changed = content(path)
+    for chunk, there in zip(chunks, original, strict=True):
+        assert chunk.offset_index_offset == there.offset_index_offset
+        if there.column_index_offset is not None:
+            start, stop = there.column_index_offset, there.column_index_offset + there.column_index_length
+            assert changed[chunk.column_index_offset :][: stop - start] == before[start:stop]
+    assert ia.verify(path).ok
+    assert attach(path, [PageIndex()]).changed is False
+    assert ia.open(path).count("x = 4") == 1
+    detach(path)
+    assert content(path) == before
 
 
 def test_total_order_has_nan_counts(tmp_path):

@@ -98,14 +98,15 @@ def lay_out(
                 edit.set_key_value(name, value)
         for piece in pieces:
             tail.append(piece)
+    lacks_orders = footer.metadata.column_orders is None and any(map(_has_added_bounds, states.values()))
+    ordered = _newly_ordered_int96(original, states)
     for structure in LOCATED:
-        for key, state in changed.items():
-            location = getattr(state, structure)
+        moved = {} if structure == "bloom_filter" else _moved(original, states, structure)
+        for key, state in states.items():
+            location = moved.get(key, getattr(state, structure))
             if location != getattr(before[key], structure):
                 placed = tail.append(location) if isinstance(location, bytes) else location
                 edit.set_location(*key, structure, placed)
-    lacks_orders = footer.metadata.column_orders is None and any(map(_has_added_bounds, states.values()))
-    ordered = _newly_ordered_int96(original, states)
     for key, state in states.items():
         if isinstance(state.column_index, ByteRange) and (lacks_orders or key.leaf in ordered):
             edit.set_location(*key, "column_index", None)  # its bounds had no order, and must not get one
@@ -188,6 +189,26 @@ def _newly_ordered_int96(original: Original, states: Mapping[ChunkKey, ChunkStat
         and leaf.type == Type.INT96
         and footer.column_order(leaf) != "INT96_TIMESTAMP_ORDER"
     ]
+
+
+def _moved(
+    original: Original, states: Mapping[ChunkKey, ChunkState], structure: str
+) -> dict[ChunkKey, bytes]:
+    """Return the trusted ColumnIndexes or OffsetIndexes of the file's writer, if others are added.
+
+    All are written again in one place: parquet-go reads them as one range, and panics if they are in two.
+    """
+    kept = {key: getattr(state, structure) for key, state in states.items()}
+    if not any(isinstance(location, bytes) for location in kept.values()):
+        return {}
+    footer, ranges = original.file.footer, {}
+    for key, location in kept.items():
+        chunk = footer.metadata.row_groups[key.row_group].columns[key.leaf]
+        trust = original.file.trust(footer.leaves[key.leaf])
+        is_movable = isinstance(location, ByteRange) and footer.contains_range(*location)
+        if is_movable and trust.doubt_of_page_index(chunk) is None:
+            ranges[key] = location
+    return dict(zip(ranges, original.file.source.read_ranges(list(ranges.values())), strict=True))
 
 
 def _has_added_bounds(state: ChunkState) -> bool:
