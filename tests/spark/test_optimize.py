@@ -329,6 +329,23 @@ def test_nothing_appears_unless_it_equals_the_source(spark, grid, tmp_path, faul
     assert contents(grid) == before
 
 
+@pytest.mark.parametrize("change", ["removed", "damaged"])
+def test_a_source_file_that_spark_cannot_read(spark, tmp_path, change):
+    """The error is one sentence, and not the stack trace of Java."""
+    source = write_lake(tmp_path / "lake", files=2, rows_of_each=50)
+    first = sorted(Path(source).rglob("*.parquet"))[0]
+
+    def meddle(done, total, label):
+        if label == "reading":
+            first.unlink() if change == "removed" else first.write_bytes(b"PAR1")
+
+    with pytest.raises(WriteError) as caught:
+        ias.optimize(spark, source, in_place=True, sort_by="x", progress=meddle)
+    assert (caught.value.reason, len(str(caught.value).splitlines())) == ("unreadable-file", 1)
+    assert os.listdir(tmp_path) == ["lake"]
+    assert sum(path.is_file() for path in Path(source).rglob("*.parquet")) == 2 - (change == "removed")
+
+
 @pytest.mark.parametrize(("phase", "change"), [("writing", "indexed"), ("verifying", "value")])
 def test_a_source_that_changes_is_compared_again(spark, tmp_path, phase, change):
     """Files that were only indexed have the same rows. Other changes are found, even of as many rows."""

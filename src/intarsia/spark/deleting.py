@@ -17,7 +17,7 @@ from intarsia.lake.data_file import FileFailure
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject
-from intarsia.spark.job import act_on_files, reporter
+from intarsia.spark.job import act_on_files, named_unreadable_files, reporter
 from intarsia.spark.lake_files import list_lake
 from intarsia.spark.lake_jobs import build_lake_index, update_lake_indexes
 from intarsia.spark.listing import (
@@ -56,9 +56,6 @@ _PLAN_LENGTH: Final = "spark.sql.maxMetadataStringLength"
 
 #: Metadata of a row other than the names of its file.
 _PLACE: Final = re.compile(r"_metadata(?!`?\s*[.\[]\s*[`'\"]?file_(path|name)\b)", re.IGNORECASE)
-
-#: Spark's error for a file that is damaged, or is not there any more.
-_UNREADABLE: Final = re.compile(r"\[FAILED_READ_FILE\..*")
 
 _KEYS: Final = "write their keys to a table first, and delete the rows with these keys"
 
@@ -185,18 +182,8 @@ def delete(
     managed = snapshot_format(spark, table) if isinstance(table, str | os.PathLike) else None
     if managed is not None:
         return _delete_managed(spark, os.fspath(table), where, managed, started, dry_run=dry_run)  # type: ignore[arg-type]
-    try:
-        with offered_options(options_of_spark(spark, table)):
-            return _delete_from_files(spark, table, where, dry_run=dry_run, progress=progress)
-    except Exception as error:
-        found = _UNREADABLE.search(str(error))  # errors of Spark have many types, and stack traces in them
-        if found is None:
-            raise
-        raise WriteError(
-            f"Spark cannot read a file of {table}: {found[0]}; if another program, such as a second "
-            "deletion, replaces or removes files at the same time, run it again",
-            reason="unreadable-file",
-        ) from error
+    with named_unreadable_files(), offered_options(options_of_spark(spark, table)):
+        return _delete_from_files(spark, table, where, dry_run=dry_run, progress=progress)
 
 
 def _delete_from_files(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import pyarrow as pa
 
 from intarsia.embed.report import Progress, no_progress
-from intarsia.errors import IntarsiaError
+from intarsia.errors import IntarsiaError, WriteError
 from intarsia.indexes.proof import split_batches
 from intarsia.lake.data_file import FileFailure
 from intarsia.spark.sessions import is_connect, map_tasks
@@ -34,6 +34,31 @@ if TYPE_CHECKING:
 TaskProgress: TypeAlias = Callable[[int, int], None]
 
 _POLL_SECONDS = 0.2
+
+#: Spark's error for a file that is damaged, or is no longer there.
+_UNREADABLE: Final = re.compile(r"\[FAILED_READ_FILE\..*")
+
+
+@contextlib.contextmanager
+def named_unreadable_files() -> Iterator[None]:
+    """Raise an error of one sentence if Spark cannot read a file within the block, not a stack trace of Java.
+
+    Raises:
+        WriteError: If it cannot.
+    """
+    try:
+        yield
+    except IntarsiaError:
+        raise
+    except Exception as error:
+        found = _UNREADABLE.search(str(error))  # such errors have several types
+        if found is None:
+            raise
+        raise WriteError(
+            f"Spark cannot read a file: {found[0].rstrip('.')}; if another job replaces or removes files at "
+            "the same time, run this one again",
+            reason="unreadable-file",
+        ) from error
 
 
 def run_tasks(

@@ -34,7 +34,7 @@ from intarsia.spark.checksums import (
 )
 from intarsia.spark.clustering import Clustering, arranged, check_partition_columns
 from intarsia.spark.in_place import States
-from intarsia.spark.job import OUTCOME, TaskProgress, collect_rows, reporter
+from intarsia.spark.job import OUTCOME, TaskProgress, collect_rows, named_unreadable_files, reporter
 from intarsia.spark.lake_jobs import update_lake_indexes
 from intarsia.spark.listing import (
     Source,
@@ -206,8 +206,9 @@ def optimize(
     Raises:
         UnsupportedFeatureError: If the source is a Delta, Iceberg or Hudi table, or a view, or has a column
             of a type that the files cannot preserve, such as an interval.
-        WriteError: If the destination has files or is in the source, if the arguments are invalid, or if the
-            new files differ from the source, which may have changed. The destination is then not created.
+        WriteError: If the destination has files or is in the source, if the arguments are invalid, if Spark
+            cannot read a file, or if the new files differ from the source, which may have changed. The
+            destination is then not created.
         ColumnNotFoundError: If an argument names a column that does not exist.
         IndexBuildError: If an index cannot be built on its columns.
         ValueError: If there is a destination and ``in_place``, or neither.
@@ -224,7 +225,8 @@ def optimize(
     if (destination is None) is not in_place:
         raise ValueError("pass a destination, or in_place=True")
     target = None if destination is None else _local_destination(destination)
-    frame, folders, found_partitions = source_rows(spark, source)
+    with named_unreadable_files():
+        frame, folders, found_partitions = source_rows(spark, source)
     if target is None:
         target = _own_folder(spark, source, frame)
     else:
@@ -245,7 +247,7 @@ def optimize(
     requested = checked_indexes(indexes)
     _check_sizes(target_file_size, rows_per_page)
     dry_run(file_schema, target, requested, WriteOptions(compression=compression))
-    with Staging(target, is_replaced=in_place) as staging:
+    with named_unreadable_files(), Staging(target, is_replaced=in_place) as staging:
         show(0, 0, "reading")
         files = source_files(spark, frame)
         num_bytes, num_rows = sum(size for size, _ in files.values()), frame.count()
