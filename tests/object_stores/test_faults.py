@@ -66,6 +66,20 @@ def test_the_rest_of_a_truncated_response_is_requested(lake):
     assert [(one.start, one.stop) for one in recording.requests] == [(100, 200), (150, 200)]
 
 
+@pytest.mark.parametrize("times", [2, None])
+def test_a_truncated_listing_is_requested_again(lake, times):
+    """obstore repeats requests, and the rest of an object, but not a listing of which a part has arrived."""
+    lake.faults = [Fault("truncate", "GET", key="", times=times)]
+    with lake.recording() as recording:
+        if times is None:
+            with pytest.raises(ia.ObjectStoreError) as caught:
+                ia.open(f"s3://{BUCKET}/lake/").count()
+            assert caught.value.reason == "connection-lost"
+        else:
+            assert ia.open(f"s3://{BUCKET}/lake/").count() == len(VALUES)
+    assert recording.methods["LIST"] == 3
+
+
 @pytest.mark.parametrize(
     ("fault", "reason", "remedy"),
     [

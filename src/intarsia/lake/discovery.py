@@ -59,6 +59,9 @@ SEGMENT_SUFFIX = ".lake"
 #: refused when they are opened.
 _MAGICS = (b"PAR1", b"PARE")
 
+#: How often a folder in a store is listed again if a response is incomplete.
+_LIST_RETRIES = 2
+
 #: Two magics and the length of the footer.
 _SMALLEST_FILE_BYTES = 12
 
@@ -510,6 +513,20 @@ class ObjectListing(NamedTuple):
     segments: dict[str, ObjectIdentity]
 
 
+def _listed(store: Any, prefix: str | None) -> list[Any]:
+    """Return the objects below a prefix; again if a response is incomplete, which obstore does not repeat."""
+    import obstore
+    from obstore.exceptions import BaseError
+
+    for _ in range(_LIST_RETRIES):
+        try:
+            return [item for page in obstore.list(store, prefix=prefix) for item in page]
+        except BaseError as error:  # noqa: PERF203  the loop is the retry
+            if "list response body" not in str(error):
+                raise
+    return [item for page in obstore.list(store, prefix=prefix) for item in page]
+
+
 def list_objects(url: str, store: Any = None, inside: str = "") -> ObjectListing:
     """List the objects in a folder of a store.
 
@@ -520,16 +537,12 @@ def list_objects(url: str, store: Any = None, inside: str = "") -> ObjectListing
     Raises:
         ObjectStoreError: If the store cannot be reached, refuses the request, or is unknown.
     """
-    import obstore
-
     bucket, key = split_url(url)
     store = find_store(url)[0] if store is None else store
     prefix = key.rstrip("/")
     listed_prefix = f"{prefix}/{inside}".strip("/") or None
     with object_errors(url):
-        listed = in_time(
-            url, lambda: [item for batch in obstore.list(store, prefix=listed_prefix) for item in batch]
-        )
+        listed = in_time(url, lambda: _listed(store, listed_prefix))
     base = bucket.rstrip("/")
     files: dict[str, DataFile] = {}
     segments: dict[str, ObjectIdentity] = {}
