@@ -12,6 +12,8 @@ import pytest
 import intarsia as ia
 from intarsia.format.structs import OffsetIndex
 from intarsia.read.approximate import FileSize, affordable_rows
+from tests.counting import python_calls
+from tests.lake.index.lakes import age
 from tests.reading.surgery import Patient, shift_first_rows
 
 
@@ -70,6 +72,30 @@ def data_pages(report):
 def assert_near(count, exact):
     assert count.lower <= count.estimate <= count.upper
     assert count.estimate == pytest.approx(exact, rel=0.08)
+
+
+def test_small_files_without_sketches_are_read_together(tmp_path):
+    """Each of them was read by itself, in more than 600 calls."""
+    numbers = []
+    for files in (20, 60):
+        folder = tmp_path / str(files)
+        folder.mkdir()
+        for place in range(files):
+            path = folder / f"{place:02}.parquet"
+            pq.write_table(rows(place * 10, place * 10 + 10).append_column("p", [[place % 3] * 10]), path)
+            age(path)
+        ia.attach(folder / "03.parquet", [ia.Hll("user")])
+        age(folder / "03.parquet")
+        table = ia.open(folder)
+        found, number = python_calls(lambda table=table: table.approx_distinct("user"))
+        assert int(found) == truth(table, "user") == 9 * files
+        paths = [f"{place:02}.parquet" for place in range(files) if place != 3]
+        assert [path.rsplit("/")[-1] for path in found.unindexed] == paths
+        assert (found.report.files_read, found.report.rows_candidate) == (files - 1, 10 * files - 10)
+        where = "p = 1 OR id < 5"
+        assert int(table.approx_distinct("user", where)) == truth(table, "user", where)
+        numbers.append(number)
+    assert numbers[1] - numbers[0] < 40 * 300
 
 
 def test_sketches_of_files_are_merged_without_reading_data(shared_lake):

@@ -376,8 +376,15 @@ class Scan(QueryResult):
         """
         queried = self._one_column(column)
         values = DistinctValues(queried)
+
+        def is_alone(part: PlannedPart) -> bool:
+            query = part.axis.query
+            return self._is_enumerated(part) or query.own(queried).path in query.constants
+
         with self._running() as run:
-            run.for_each_file([queried], lambda found: values.add_file(found.query, found.plan))
+            run.for_each_file(
+                [queried], lambda found: values.add_file(found.query, found.plan), is_alone=is_alone
+            )
         return ApproximateCount(*values.count(), tuple(values.unindexed), self.report)
 
     def count_distinct(self, column: str) -> int:

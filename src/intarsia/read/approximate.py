@@ -78,7 +78,7 @@ class DistinctValues:
         lg_config_k: Binary logarithm of the maximum number of registers.
 
     Attributes:
-        unindexed: Files without a usable sketch.
+        unindexed: Files without a usable sketch, as the keys.
 
     Raises:
         UnsupportedFeatureError: If values of its type cannot be counted.
@@ -101,7 +101,7 @@ class DistinctValues:
         self._total = DistinctCounter(lg_config_k)
         self._has_sketches = False
         self._constants: set[object] = set()
-        self.unindexed: list[str] = []
+        self.unindexed: dict[str, None] = {}
 
     def add_file(self, query: FileQuery, plan: FilePlan) -> FileOutcome:
         """Add the values in the matching rows of a file."""
@@ -144,12 +144,15 @@ class DistinctValues:
         before = query.file.source.counts.bytes
         known, answered = self._add_sketches(query, plan.certain, counter)
         counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
-        for piece in read_known_rows(query, plan, plan.candidates - known):
+        left = plan.candidates - known
+        for piece in read_known_rows(query, plan, left):
             counts += piece.counts
-            with naming_invalid_values(query.file.path, ".".join(self._column.path), "counted"):
+            path = query.file.path_of(int(piece.groups[0]))
+            with naming_invalid_values(path, ".".join(self._column.path), "counted"):
                 for chunk in comparison_array(piece.rows.column(0), self._kind).chunks:
                     counter.add(chunk)
-        return counter, FileOutcome(plan, counts, tuple(answered))
+        files_read = query.num_files_with(left)
+        return counter, FileOutcome(plan, counts, tuple(answered), files_read=files_read)
 
     def _add_sketches(
         self, query: FileQuery, rows: RowSelection, counter: DistinctCounter
@@ -180,8 +183,9 @@ class DistinctValues:
             is_indexed = True
             known = known | granule_rows(index.edges, covered)
             answered.append(PruneStep(entry.name, ".".join(path), left, rows - known))
-        if not is_indexed and file.footer.num_rows and file.path not in self.unindexed:
-            self.unindexed.append(file.path)
+        if not is_indexed:
+            groups = query.groups_with(RowSelection.all(file.footer.num_rows) - query.deleted)
+            self.unindexed |= dict.fromkeys(map(file.path_of, groups))
         return known, answered
 
 
