@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
+from tests.counting import python_calls
 from tests.effort import examples
-from tests.lake.index.lakes import write
+from tests.lake.index.lakes import age, write
 
 NUM_ROWS = 240
 GROUP_ROWS = 60
@@ -143,3 +145,50 @@ def test_a_column_that_does_not_exist_is_refused(folder):
 def test_a_limit_is_refused(folder):
     with pytest.raises(ValueError, match="limit"):
         ia.open(folder).scan(limit=3).locate()
+
+
+def lake_of_small_files(folder, files):
+    folder.mkdir()
+    for part in range(files):
+        write(
+            folder / f"{part:02}.parquet", pa.table({"x": range(10 * part, 10 * part + 10)}), row_group_size=4
+        )
+    return ia.open(folder)
+
+
+def test_rows_of_small_files_are_located_together(tmp_path):
+    """Each file was read by itself, in more than 700 calls."""
+    numbers = []
+    for files in (5, 20, 60):  # the first one fills the caches
+        table = lake_of_small_files(tmp_path / str(files), files)
+        found, number = python_calls(lambda table=table: table.locate("x % 5 = 3"))
+        assert found.to_pylist() == [
+            {"path": file.path, "row_group": row // 4, "page": None, "row": row}
+            for file in table.files
+            for row in (3, 8)
+        ]
+        numbers.append(number)
+    assert numbers[2] - numbers[1] < 40 * 300
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda table: table.locate("x % 5 = 3"),
+        lambda table: table.value_counts("x"),
+        lambda table: table.approx_distinct("x"),
+        lambda table: table.count("x % 5 = 3"),
+    ],
+    ids=["locate", "value_counts", "approx_distinct", "count"],
+)
+@pytest.mark.filterwarnings("ignore::intarsia.IntarsiaWarning")
+def test_damage_in_files_that_are_read_together_has_the_offset_in_its_file(tmp_path, query):
+    """It was the offset in all files, laid end to end."""
+    path = lake_of_small_files(tmp_path / "lake", 20).files[17].path
+    with open(path, "r+b") as file:
+        file.seek(4)
+        file.write(b"\xff" * 8)
+    age(Path(path))
+    with pytest.raises(ia.CorruptFileError) as caught:
+        query(ia.open(tmp_path / "lake"))
+    assert (caught.value.path, caught.value.offset, caught.value.struct) == (path, 4, "PageHeader")

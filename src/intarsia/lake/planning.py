@@ -130,6 +130,7 @@ class OpenPlan:
         pieces: The matching rows, if they have been read. An error of reading is raised after the rows before
             it.
         among: The files of the axis that were read; None for a single file.
+        entries: These files; empty for a single file.
         outcome: The outcome for the report; None to leave the file out.
     """
 
@@ -138,6 +139,7 @@ class OpenPlan:
     plan: FilePlan
     pieces: Iterable[Piece] | None = None
     among: Bools | None = None
+    entries: Sequence[DataFile] = ()
     outcome: FileOutcome | None = None
 
     def record(self, outcome: FileOutcome) -> None:
@@ -173,7 +175,7 @@ class Stretch:
             plan = _prefetch(query, plan)
         is_counted = counts_certain and not plan.certain.is_empty
         pieces = list(read_rows(query, plan)) if does is Ahead.READ and not is_counted else None
-        return OpenPlan(self.entries[0], query, plan, pieces, among)
+        return OpenPlan(self.entries[0], query, plan, pieces, among, self.entries)
 
 
 #: Returns whether a file is planned by itself.

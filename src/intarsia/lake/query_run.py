@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -14,11 +14,13 @@ from typing import Any, Literal, TypeAlias
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.file.metadata import naming_errors
 from intarsia.lake.binding import TableBinder
+from intarsia.lake.data_file import DataFile
 from intarsia.lake.planner import Planner
 from intarsia.lake.planning import Ahead, IsAlone, OpenPlan, Planned, plan_files, stretches
 from intarsia.lake.snapshot import FinishedQuery, OnReport, Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate.nodes import dotted
+from intarsia.read.file_plan import plan_file
 from intarsia.read.file_rows import FileOutcome
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FailedFile, ScanReport, warn_caller, warn_of_failed, warn_of_ignored
@@ -153,7 +155,21 @@ class QueryRun:
             for found in files:
                 found.record(FileOutcome(found.plan))
                 with self.skipping(found.entry.path):
-                    found.record(add(found))
+                    try:
+                        found.record(add(found))
+                    except _BAD_FILE_ERRORS:
+                        if self._on_error == "raise":
+                            self._find_error(found.entries, self._binder.for_columns(columns), add)
+                        raise
+
+    def _find_error(
+        self, files: Iterable[DataFile], binder: TableBinder, add: Callable[[OpenPlan], FileOutcome]
+    ) -> None:
+        """Read files one by one that could not be read as one: the error of a file has the offset in it."""
+        for entry in files:
+            with self.snapshot.open(entry) as file, file.named_errors():
+                query = binder.query(entry, file)
+                add(OpenPlan(entry, query, plan_file(query)))
 
     def planned_files(
         self,

@@ -361,7 +361,7 @@ class Scan(QueryResult):
             return outcome
 
         with self._running() as run:
-            run.for_each_file([], add)
+            run.for_each_file([], add, is_alone=lambda _: self._on_error == "skip")
         return pa.concat_tables(found)
 
     def approx_distinct(self, column: str) -> ApproximateCount:

@@ -302,7 +302,7 @@ LOCATIONS = pa.schema(
 
 
 def locate_rows(query: FileQuery, plan: FilePlan, column: OutputColumn) -> tuple[pa.Table, FileOutcome]:
-    """Locate the rows of a file that match.
+    """Locate the rows that match in a file, or in several that are joined.
 
     Args:
         query: The query, without columns.
@@ -319,11 +319,14 @@ def locate_rows(query: FileQuery, plan: FilePlan, column: OutputColumn) -> tuple
     leaves = leaves_under(file, [query.own(column).path])
     with file.named_errors():
         pages = _page_numbers(query, leaves[0], numbers, groups) if leaves else np.full(len(numbers), -1)
+    touched, which = np.unique(groups, return_inverse=True)
+    parts = [(file.path_of(group), file.metadata.part_of(group)[1]) for group in touched.tolist()]
+    files = file.extent.row_edges
     arrays = [
-        pa.repeat(file.path, len(numbers)),
-        pa.array(groups, pa.int32()),
+        pa.array([path for path, _ in parts], pa.string()).take(pa.array(which)),
+        pa.array([own for _, own in parts], pa.int32()).take(pa.array(which)),
         pa.array(pages, pa.int32(), mask=pages < 0),
-        pa.array(numbers, pa.int64()),
+        pa.array(numbers - files[np.searchsorted(files, numbers, side="right") - 1], pa.int64()),
     ]
     return pa.Table.from_arrays(arrays, schema=LOCATIONS), outcome
 
@@ -338,10 +341,12 @@ def matching_rows(query: FileQuery, plan: FilePlan) -> tuple[RowSelection, FileO
     def read(plan: FilePlan) -> tuple[RowSelection, FileOutcome]:
         known = plan.proven & plan.candidates
         query.check_row_counts(known)
-        pieces = list(read_known_rows(query, plan, plan.candidates - known))
+        left = plan.candidates - known
+        pieces = list(read_known_rows(query, plan, left))
         counts = ReadCounts(rows_candidate=known.num_rows, rows_matched=known.num_rows)
         counts = sum((piece.counts for piece in pieces), counts)
-        return union([known, *(piece.numbers for piece in pieces)]), FileOutcome(plan, counts)
+        outcome = FileOutcome(plan, counts, files_read=query.num_files_with(left))
+        return union([known, *(piece.numbers for piece in pieces)]), outcome
 
     return with_current_plan(query, plan, read)
 
