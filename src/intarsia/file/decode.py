@@ -192,6 +192,7 @@ def decode_rows(
         compiled = decode_compiled(
             schema, of_pages, fetched, num_rows, taken.positions, coded, checksums=checksums
         )
+        texts -= compiled.keys()
         for root, column in compiled.items():
             pieces[root].append(column)
         of_pages = [plan for plan in of_pages if plan.leaf.root_ordinal not in compiled]
