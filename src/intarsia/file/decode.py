@@ -282,11 +282,9 @@ def _decode_together(
             checksums=checksums,
             offset_of=fetched.offset,
         )
-        columns = dict(zip(dict.fromkeys(map(_ROOT, leaves)), table.columns, strict=True))
-        for leaf, of_leaf in zip(leaves, segments, strict=True):
-            if leaf.root_ordinal in texts:
-                _check_entries(columns[leaf.root_ordinal], of_leaf, num_rows, fetched)
     except FormatError as error:
+        if texts:  # the caller decodes the columns again, and then the error is named
+            raise
         roots = {leaf.root_ordinal for leaf in leaves}
         if isinstance(error, UnsupportedFeatureError) and len(plans) > 1 and len(roots) == 1:
             error.at(column=leaves[0].path[0])
@@ -310,6 +308,10 @@ def _decode_together(
                 struct="DataPage",
             )
         raise PageIndexMismatchError(contradiction)
+    columns = dict(zip(dict.fromkeys(map(_ROOT, leaves)), table.columns, strict=True))
+    for leaf, of_leaf in zip(leaves, segments, strict=True):
+        if leaf.root_ordinal in texts:
+            _check_entries(columns[leaf.root_ordinal], of_leaf, num_rows, fetched)
     return table
 
 

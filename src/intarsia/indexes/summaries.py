@@ -129,14 +129,14 @@ def summarize(values: pa.Array, starts: Rows) -> pa.Table:
          {'min': 8, 'max': 8, 'sum': Decimal('8'), 'num_rows': 2, 'null_count': 1}]
     """
     data_type = values.type
-    is_number = pa.types.is_integer(data_type) or pa.types.is_floating(data_type)
-    if is_number and len(starts) == 1 and len(values):
+    is_one_run = len(starts) == 1 and len(values) > 0
+    if is_one_run and (pa.types.is_integer(data_type) or pa.types.is_floating(data_type)):
         return _summarize_numbers(values)
     comparable = values.cast(sortable_type(data_type))
     columns: dict[str, Any] = {"min": comparable, "max": comparable, "sum": pa.nulls(len(values))}
     if sum_type(data_type) != pa.null():
         columns["sum"] = _widened(comparable, sum_type(data_type))
-    if len(starts) == 1 and len(values) and not pa.types.is_floating(data_type):
+    if is_one_run:
         counts = [np.array([count]) for count in (len(values), values.null_count, 0)]
         return _add_up({**columns, **dict(zip(_COUNTS, counts, strict=True))}, starts, data_type)
     is_nan = np.zeros(len(values), dtype=np.int64)
