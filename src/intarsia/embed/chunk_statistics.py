@@ -151,7 +151,9 @@ def computed_statistics(chunk: Chunk, now: structs.Statistics) -> structs.Statis
         if counted.nan_count and not chunk.total_order:
             return without_bounds(counted)
     (low,), (high,) = cut_bounds(bounds.minima, bounds.maxima, ordering)
-    if _compares_as_signed(chunk.leaf) and not chunk.total_order:
+    # other writers have both forms, too: parquet-mr before 1.10 takes a chunk with nulls and without the
+    # deprecated one for one whose values are all 0
+    if (chunk.leaf.is_signed or chunk.leaf.type == Type.BOOLEAN) and not chunk.total_order:
         counted = counted._replace(min=low, max=high)
     return counted._replace(
         min_value=low,
@@ -159,17 +161,6 @@ def computed_statistics(chunk: Chunk, now: structs.Statistics) -> structs.Statis
         is_min_value_exact=low == bounds.minima[0],
         is_max_value_exact=high == bounds.maxima[0],
     )
-
-
-def _compares_as_signed(leaf: Leaf) -> bool:
-    """Return whether the deprecated bounds are defined.
-
-    Other writers write them, too: parquet-mr before 1.10 takes a chunk with nulls and without them for one
-    whose values are all 0.
-    """
-    integer = leaf.logical.INTEGER if leaf.logical is not None else None
-    numbers = (Type.BOOLEAN, Type.INT32, Type.INT64, Type.FLOAT, Type.DOUBLE)
-    return leaf.type in numbers and (integer is None or integer.isSigned)
 
 
 @dataclass(frozen=True)

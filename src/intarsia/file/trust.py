@@ -102,8 +102,7 @@ class Trust:
         if claim is Claim.DEPRECATED_BOUNDS:  # they compare signed, for every type and writer
             if leaf.type in (*BYTES, Type.INT96, Type.BOOLEAN):
                 return "deprecated bounds compare bytes as signed"
-            integer = leaf.logical.INTEGER if leaf.logical else None
-            if integer is not None and not integer.isSigned:
+            if not leaf.is_signed:
                 return "deprecated bounds compare unsigned numbers as signed"
         if claim is Claim.PAGE_HEADERS and not self._has_headers_of_arrow:
             return "only Arrow C++ 13.0 and later is known to write the same statistics, for integers"

@@ -103,6 +103,13 @@ class Leaf:
         return self.type in (Type.FLOAT, Type.DOUBLE) or self.logical_name == "FLOAT16"
 
     @cached_property
+    def is_signed(self) -> bool:
+        """Whether values are numbers that compare as signed ones, like deprecated bounds."""
+        integer = self.logical.INTEGER if self.logical is not None else None
+        is_number = self.type in (Type.INT32, Type.INT64, Type.FLOAT, Type.DOUBLE)
+        return is_number and (integer is None or integer.isSigned)
+
+    @cached_property
     def is_text(self) -> bool:
         """Whether values are UTF-8."""
         return self.logical_name in _TEXT_NAMES

@@ -15,8 +15,7 @@ from intarsia.check.verification.chunk import CheckedChunk, sum_of
 from intarsia.check.verification.findings import Findings
 from intarsia.errors import CorruptFileError
 from intarsia.file.writers import Claim
-from intarsia.format.enums import BoundaryOrder, Type
-from intarsia.format.footer import Leaf
+from intarsia.format.enums import BoundaryOrder
 from intarsia.format.structs import BoundingBox, Statistics
 from intarsia.format.wkb import Geometry, type_name
 from intarsia.rows.int96 import Int96
@@ -228,7 +227,7 @@ def _check(statistics: Statistics, chunk: CheckedChunk, findings: Findings) -> N
     exact = statistics.is_min_value_exact, statistics.is_max_value_exact
     pairs = [((statistics.min_value, statistics.max_value), exact, True)]
     # deprecated bounds compare as signed numbers, so they are undefined for other types
-    if _compares_as_signed(chunk.leaf):
+    if chunk.leaf.is_signed:
         pairs.append(((statistics.min, statistics.max), (None, None), False))
     for bounds, flags, is_current in pairs:
         if bounds == (None, None):
@@ -239,14 +238,6 @@ def _check(statistics: Statistics, chunk: CheckedChunk, findings: Findings) -> N
             _check_exactness(chunk, bounds, check_bounds(chunk, *bounds, findings), flags, findings)
         if (statistics.min, statistics.max) == bounds:
             break  # both pairs are equal
-
-
-def _compares_as_signed(leaf: Leaf) -> bool:
-    """Return whether values compare as signed numbers, like deprecated bounds."""
-    if leaf.type not in (Type.INT32, Type.INT64, Type.FLOAT, Type.DOUBLE):
-        return False
-    integer = leaf.logical.INTEGER if leaf.logical is not None else None
-    return integer is None or integer.isSigned
 
 
 def _check_distinct_count(claimed: int, chunk: CheckedChunk, findings: Findings) -> None:
