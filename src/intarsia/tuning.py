@@ -126,11 +126,10 @@ FEW_MATCHES_PART = 64
 #: Maximum size of a run of several row groups in bytes, both compressed and uncompressed.
 RUN_BYTES = 8 << 20
 
-#: Maximum number of rows in a run of several row groups.
-RUN_ROWS = 1 << 18
-
-#: Maximum uncompressed size of a row group of which some pages are read together with those of others.
-SMALL_GROUP_BYTES = 1 << 20
+#: Maximum number of rows in a run of several row groups. A scan for 14% of the rows of 53 row groups takes 0.7
+#: of the time that it takes row group by row group. An iterator returns the rows of a run in one batch.
+RUN_ROWS = 1 << 19
+ITERATED_ROWS = 1 << 18
 
 #: At most this many row groups that are proven to match do not interrupt a run, if reading the predicate's
 #: columns takes at most this many bytes of each.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -246,3 +247,24 @@ def test_scattered_rows_cost_no_calls(tmp_path, values):
         return calls(lambda: ia.open(path).scan("digit = 3", columns=["values"]).to_arrow())
 
     assert calls_with(3000) <= 1.1 * calls_with(300)
+
+
+def test_row_groups_with_scattered_rows_are_read_together(tmp_path):
+    """The pages of each of them are planned, but they are decoded in one call and filtered in another."""
+
+    def calls_with(num_groups):
+        path = tmp_path / f"{num_groups}.parquet"
+        numbers = np.random.default_rng(5).permutation(num_groups * 10_000)
+        table = pa.table({"digit": numbers % 10, "number": numbers, "amount": numbers / 7})
+        options = {"write_page_index": True, "max_rows_per_page": 1_000, "use_dictionary": ["digit"]}
+        pq.write_table(table, path, row_group_size=10_000, **options)
+
+        def scan():
+            return ia.open(path).scan("digit = 3", columns=["number", "amount"])
+
+        assert scan().to_arrow().equals(table.filter(pc.equal(table["digit"], 3)).select([1, 2]))
+        assert len(list(scan())) == num_groups  # an iterator reads no further than it is taken
+        return calls(lambda: scan().to_arrow())
+
+    few, many = calls_with(16), calls_with(32)
+    assert many - few <= 16 * 760

@@ -35,7 +35,7 @@ from intarsia.read.file_plan import (
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, coalesce
-from intarsia.tuning import ISLAND_BYTES, ISLAND_GROUPS, RUN_BYTES, RUN_ROWS, SMALL_GROUP_BYTES
+from intarsia.tuning import ISLAND_BYTES, ISLAND_GROUPS, ITERATED_ROWS, RUN_BYTES, RUN_ROWS
 
 #: How a row group can be read with others: not at all, whole chunks, or pages.
 _ALONE, _CHUNKS, _PAGES = range(3)
@@ -58,20 +58,24 @@ class Run(NamedTuple):
 class Runs:
     """The row groups that contain some rows, divided into runs.
 
-    Several row groups are a run if either all of their rows are read and none of their columns has pages that
-    could be skipped, or if they are small and only some of their pages are read. pyarrow stops early only in
-    the last row group of a call, so a large row group is a run by itself.
+    Several row groups are a run if all of their rows are read and none of their columns has pages that could
+    be skipped. They also are one if pages are read of them: of all rows only for a caller that takes all rows,
+    as an iterator reads no further than the row group from which rows are taken.
+
+    Args:
+        takes_all: Whether the caller takes all rows.
 
     Attributes:
         groups: Ordinals of the row groups.
     """
 
-    def __init__(self, query: FileQuery, plan: FilePlan, rows: RowSelection) -> None:
+    def __init__(self, query: FileQuery, plan: FilePlan, rows: RowSelection, *, takes_all: bool) -> None:
         self._edges = query.file.footer.row_group_starts
         self.groups: Int64s = rows.overlaps(self._edges[:-1], self._edges[1:]).nonzero()[0]
         self._query = query
         self._plan = plan
         self._rows = rows
+        self._takes_all = takes_all
 
     def __iter__(self) -> Iterator[Run]:
         position = 0
@@ -90,7 +94,8 @@ class Runs:
         # a limit may need only some pages of one row group
         if kind == _ALONE or (kind == _PAGES and most_rows is not None):
             return Run(self.groups[position : position + 1], is_proven=False, reads_chunks=False)
-        most_rows = RUN_ROWS if most_rows is None else min(most_rows, RUN_ROWS)
+        run_rows = RUN_ROWS if self._takes_all else ITERATED_ROWS
+        most_rows = run_rows if most_rows is None else min(most_rows, run_rows)
         stop = min(
             int(np.searchsorted(self._bytes, self._bytes[position] + RUN_BYTES, side="right")) - 1,
             int(np.searchsorted(self._num_rows, self._num_rows[position] + most_rows, side="right")) - 1,
@@ -106,17 +111,17 @@ class Runs:
         if not all(_is_plain(query, leaf) for leaf in query.leaves):
             return np.full(len(groups), _ALONE)
         is_covered = self._rows.covers(self._edges[:-1], self._edges[1:])[groups]
-        in_chunks, is_small = is_covered, np.diff(self._bytes) <= SMALL_GROUP_BYTES
+        in_chunks = is_covered
+        in_pages = np.full(len(groups), fill_value=True) if self._takes_all else ~is_covered
         for outlines in self._outlines:
             # with as many values as rows
             is_sound = (
                 outlines.is_sound & (outlines.starts < outlines.stops) & (outlines.num_values == num_rows)
             )
-            is_small = is_small & is_sound[groups]
+            in_pages = in_pages & is_sound[groups]
             has_no_pages = (outlines.data_pages == 1) | ~outlines.has_offset_index
             in_chunks = in_chunks & (is_sound & has_no_pages)[groups]
-        # an iterator reads no further than the row group from which rows are taken, unless these are few
-        return np.where(in_chunks, _CHUNKS, np.where(is_small & ~is_covered, _PAGES, _ALONE))
+        return np.where(in_chunks, _CHUNKS, np.where(in_pages, _PAGES, _ALONE))
 
     @property
     def _outlines(self) -> list[ChunkOutlines]:
