@@ -126,8 +126,8 @@ FEW_MATCHES_PART = 64
 #: Maximum size of a run of several row groups in bytes, both compressed and uncompressed.
 RUN_BYTES = 8 << 20
 
-#: Maximum number of rows in a run of several row groups. A scan for 14% of the rows of 53 row groups takes 0.7
-#: of the time that it takes row group by row group. An iterator returns the rows of a run in one batch.
+#: Maximum number of rows in a run of several row groups. A scan for 14% of the rows of 53 row groups takes
+#: 0.7 times as long as row group by row group. An iterator returns the rows of a run in one batch.
 RUN_ROWS = 1 << 19
 ITERATED_ROWS = 1 << 18
 

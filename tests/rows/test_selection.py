@@ -76,6 +76,13 @@ def test_shift_clip_head(pairs, by, start, stop):
     assert checked(selection.head(by)) == set(sorted(rows)[: max(by, 0)])
 
 
+@given(ranges, ranges)
+def test_at(pairs, places):
+    selection, rows = RowSelection.from_ranges(pairs), sorted(rows_in(pairs))
+    positions = RowSelection.from_ranges(places).clip(0, len(rows))
+    assert checked(selection.at(positions)) == {rows[place] for place in rows_in(list(positions))}
+
+
 @given(ranges, st.lists(st.integers(1, 7), max_size=12))
 def test_overlaps_and_covers(pairs, heights):
     """Granules are consecutive, as pages are, and may be empty."""

@@ -299,7 +299,7 @@ def _file_sample(
     rng: np.random.Generator,
 ) -> Iterator[tuple[pa.Table, ReadCounts]]:
     if embedded is None:
-        yield _rows_at(query, plan, drawn if query.deleted.is_empty else query.present.rows()[drawn])
+        yield _read(query, plan, query.present.at(RowSelection.from_rows(drawn)))
         return
     sampled = take_rows(embedded.rows, draw(len(embedded.ordinals), len(drawn), rng))
     yield select_columns(query, dict(enumerate(sampled.columns)), sampled.num_rows), ReadCounts()
@@ -308,12 +308,10 @@ def _file_sample(
         others = draw(query.file.footer.num_rows - len(embedded.ordinals), missing, rng)
         # for each sampled row, the number of other rows that precede it
         gaps = embedded.ordinals - np.arange(len(embedded.ordinals))
-        yield _rows_at(query, plan, others + np.searchsorted(gaps, others, side="right"))
+        yield _read(query, plan, RowSelection.from_rows(others + np.searchsorted(gaps, others, side="right")))
 
 
-def _rows_at(query: FileQuery, plan: FilePlan, ordinals: Rows) -> tuple[pa.Table, ReadCounts]:
-    """Read rows by their ordinals."""
-    rows = RowSelection.from_rows(ordinals)
+def _read(query: FileQuery, plan: FilePlan, rows: RowSelection) -> tuple[pa.Table, ReadCounts]:
     pieces = with_current_plan(query, plan, lambda plan: list(read_known_rows(query, plan, rows)))
     found = concat_rows([piece.rows for piece in pieces])
     return found, sum((piece.counts for piece in pieces), ReadCounts())

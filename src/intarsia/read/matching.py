@@ -231,14 +231,11 @@ def _keep(rows: RowSelection, mask: pa.BooleanArray) -> RowSelection:
         return rows
     if num_kept == 0:
         return RowSelection.none()
-    if num_kept * FEW_MATCHES_PART <= len(mask):  # without a byte for each row
-        positions = true_positions(mask)
-        is_one = len(rows) == 1
-        return RowSelection.from_rows(positions + rows.starts[0] if is_one else rows.rows()[positions])
-    flags = flags_of(mask)
-    if len(rows) == 1:
-        return RowSelection.from_mask(flags, int(rows.starts[0]))
-    return RowSelection.from_rows(rows.rows()[flags])
+    is_sparse = num_kept * FEW_MATCHES_PART <= len(mask)  # without a byte for each row
+    positions = (
+        RowSelection.from_rows(true_positions(mask)) if is_sparse else RowSelection.from_mask(flags_of(mask))
+    )
+    return rows.at(positions)
 
 
 def _narrowed(

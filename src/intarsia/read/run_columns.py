@@ -59,8 +59,8 @@ class Runs:
     """The row groups that contain some rows, divided into runs.
 
     Several row groups are a run if all of their rows are read and none of their columns has pages that could
-    be skipped. They also are one if pages are read of them: of all rows only for a caller that takes all rows,
-    as an iterator reads no further than the row group from which rows are taken.
+    be skipped. They also are one if pages of them are read. If these have all rows, only a caller that takes
+    all rows gets such runs: an iterator reads no further than the row group from which rows are taken.
 
     Args:
         takes_all: Whether the caller takes all rows.

@@ -211,6 +211,20 @@ class RowSelection:
         stops[last] -= before[last] - num_rows
         return RowSelection(self.starts[: last + 1], stops)
 
+    def at(self, positions: RowSelection) -> RowSelection:
+        """Return the rows at some positions among the selected rows.
+
+        Example:
+            >>> RowSelection.from_ranges([(10, 15), (20, 30)]).at(RowSelection.from_ranges([(0, 2), (4, 7)]))
+            RowSelection([10:12, 14:15, 20:22])
+        """
+        if len(self.starts) == 1:
+            return positions.shift(int(self.starts[0]))
+        before = np.cumsum(self.stops - self.starts)
+        pieces = positions & RowSelection(before - (self.stops - self.starts), before)
+        shift = (self.stops - before)[before.searchsorted(pieces.starts, side="right")]
+        return RowSelection(pieces.starts + shift, pieces.stops + shift)
+
     def overlaps(self, starts: npt.ArrayLike, stops: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return whether each granule ``starts[i]`` to ``stops[i]`` has a selected row, False if empty."""
         first, last = np.asarray(starts), np.asarray(stops)
