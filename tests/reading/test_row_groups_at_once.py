@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -33,7 +34,13 @@ def path(request, tmp_path_factory):
     return str(path)
 
 
-WHERE = ["digit = 3", "id >= 30000 AND id < 200000", "text = 'text 77' OR digit = 4", "id >= 0", "id < 0"]
+WHERE = [
+    "digit = 3",
+    "id >= 30000 AND id < 200000",
+    "text = 'text 77' OR digit = 4",
+    "id >= 0",
+    "id < 0",
+]
 
 
 def counts_of(report):
@@ -51,6 +58,15 @@ def test_rows_and_counts_are_those_of_an_iterator(path, where):
     assert rows["id"].to_pylist() == sorted(rows["id"].to_pylist())
     assert counts_of(together.report) == counts_of(one_by_one.report)
     assert together.report.requests <= one_by_one.report.requests
+
+
+def test_whole_row_groups_need_no_page_index(tmp_path):
+    """Polars writes an OffsetIndex, but not how many pages there are."""
+    path = tmp_path / "f.parquet"
+    pl.DataFrame({"x": range(4_000)}).write_parquet(path, row_group_size=1_000)
+    scan = ia.open(path).scan()
+    assert scan.to_arrow()["x"].to_pylist() == list(range(4_000))
+    assert scan.report.to_dict()["bytes"]["index"] == 0
 
 
 @pytest.mark.parametrize("where", WHERE)

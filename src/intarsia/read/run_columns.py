@@ -111,8 +111,8 @@ class Runs:
         if not all(_is_plain(query, leaf) for leaf in query.leaves):
             return np.full(len(groups), _ALONE)
         is_covered = self._rows.covers(self._edges[:-1], self._edges[1:])[groups]
-        in_chunks = is_covered
-        in_pages = np.full(len(groups), fill_value=True) if self._takes_all else ~is_covered
+        in_chunks, in_pages = is_covered, ~is_covered | self._takes_all
+        needs_all = self._is_proven & self._takes_all
         for outlines in self._outlines:
             # with as many values as rows
             is_sound = (
@@ -120,7 +120,7 @@ class Runs:
             )
             in_pages = in_pages & is_sound[groups]
             has_no_pages = (outlines.data_pages == 1) | ~outlines.has_offset_index
-            in_chunks = in_chunks & (is_sound & has_no_pages)[groups]
+            in_chunks = in_chunks & is_sound[groups] & (has_no_pages[groups] | needs_all)
         return np.where(in_chunks, _CHUNKS, np.where(in_pages, _PAGES, _ALONE))
 
     @property
