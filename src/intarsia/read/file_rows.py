@@ -156,7 +156,7 @@ class PlanReader:
             at_once: Maximum number of runs that are being read or wait to be taken.
         """
         query = self._query
-        runs = Runs(query, self._plan, rows, takes_all=at_once > 1)
+        runs = Runs(query, self._plan, rows, takes_all=at_once > 1 and limit is None)
         at_once = min(at_once, len(runs.groups)) if limit is None else 1
         if at_once > 1 and not query.file.source.coalesce_bytes:
             with query.file.named_errors():
