@@ -9,8 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.embed import PageIndex, Statistics, attach
+from intarsia.embed import Bloom, PageIndex, Statistics, attach
 from intarsia.format import thrift, thrift_tree
+from intarsia.format.bloom import serialize_bloom_filter
+from tests.reading.surgery import Patient
 
 CREATED_BY = 6
 
@@ -44,6 +46,40 @@ def test_a_page_index_attached_to_such_a_file_is_used(tmp_path):
     scan = ia.open(path).scan("x = 4321")
     assert scan.to_arrow().num_rows == 1
     assert scan.report.pages["x"].read == 1
+
+
+def add_empty_filters(path) -> None:
+    """Give each chunk a Bloom filter without values."""
+    patient, data = Patient.read(path), serialize_bloom_filter(bytes(32))
+    for group in patient.footer.get(4).items:
+        meta = group.get(1).items[0].get(3)
+        meta.set(14, thrift.I64, len(patient.body))
+        meta.set(15, thrift.I32, len(data))
+        patient.body += data
+    patient.write(path)
+
+
+@pytest.mark.parametrize("lake_index", [False, True])
+def test_bloom_filters_of_arrow_go_before_18_8(tmp_path, lake_index):
+    """They lack the values of Arrow dictionaries. Filters that are attached to such files are used."""
+    table = pa.table({"x": range(0, 20_000, 2)})
+    options = {"table": table, "row_group_size": 5_000}
+    paths = [tmp_path / f"{name}.parquet" for name in "abcd"]
+    for path, version in zip(paths, (b"18.7.0", b"18.7.0", b"18.7.0", b"18.8.0"), strict=True):
+        written_by(path, b"parquet-go version " + version, use_dictionary=True, **options)
+        add_empty_filters(path)
+    assert not attach(str(paths[3]), [Bloom("x")]).changed  # the filters of a trusted writer are kept
+    paths[3].unlink()
+    attach(str(paths[2]), [Bloom("x")])
+    if lake_index:
+        ia.open(str(tmp_path)).build_lake_index("beside")
+    lake = ia.open(str(tmp_path))
+    assert lake.count("x = 4002") == 3
+    assert lake.count("x = 4001") == 0
+    assert ia.open(str(paths[2])).explain("x = 4001").row_groups_read == 0
+    assert ia.verify(str(paths[2])).ok
+    (chunk,) = ia.inspect(str(paths[0])).row_groups[0].columns
+    assert any("18.8" in reason for reason in chunk.ignored_metadata)
 
 
 @pytest.mark.parametrize("column", ["same", "cut"])

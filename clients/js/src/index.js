@@ -264,9 +264,9 @@ export class IndexedFile {
       `page index(${condition.leaf.name})`, chunks.filter(chunk => chunk.columnIndex && chunk.offsetIndex && trust.hasOrder && trust.usesPageIndex(chunk)),
       chunk => width(chunk.columnIndex) + width(chunk.offsetIndex), chunk => pagesThatMightMatch(this.source, condition, chunk, trust),
     )
-    if (condition.isLookup && trust.usesBloomFilters) {
+    if (condition.isLookup) {
       ofChunks(
-        `bloom(${condition.leaf.name})`, chunks.filter(chunk => chunk.bloomFilter), chunk => width(chunk.bloomFilter),
+        `bloom(${condition.leaf.name})`, chunks.filter(chunk => chunk.bloomFilter && trust.usesBloomFilter(chunk)), chunk => width(chunk.bloomFilter),
         async chunk => (await mightMatchBloom(this.source, condition, chunk) ? [[chunk.start, chunk.start + chunk.numRows]] : []),
       )
     }

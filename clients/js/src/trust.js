@@ -3,7 +3,7 @@
 /** @import { Footer, Chunk } from './footer.js' */
 /** @import { Directory } from './directory.js' */
 /** @import { ValueType } from './values.js' */
-/** @typedef {'bounds' | 'lowerBounds' | 'upperBounds' | 'deprecatedBounds' | 'nullCounts' | 'pageNullCounts' | 'pageIndex'} Claim */
+/** @typedef {'bounds' | 'lowerBounds' | 'upperBounds' | 'deprecatedBounds' | 'nullCounts' | 'pageNullCounts' | 'pageIndex' | 'bloomFilters'} Claim */
 
 const TYPE_ORDER = 1
 const IEEE_754_TOTAL_ORDER = 2
@@ -35,6 +35,8 @@ const RULES = [
   ['parquet-go', undefined, isAny, ['pageIndex']],
   ['parquet-go', [1], isFloat, ['bounds', 'deprecatedBounds']], // that of Arrow writes 1.0.0 and above
   ['parquet-go', [1], (_, writer) => writer === 'parquet-go', ['nullCounts']], // github.com/xitongsys, by the whole name
+  ['parquet-go', [18, 0, 1], (type, writer) => !type.isSigned && writer === 'parquet-go', ['bounds']],
+  ['parquet-go', [18, 8], (_, writer) => writer === 'parquet-go', ['bloomFilters']],
   ['', undefined, isFloat, ['bounds', 'deprecatedBounds']],
   ['hyparquet', undefined, isInList, ['pageIndex']],
   ['hyparquet', undefined, type => type.logical === 'JSON', ['nullCounts', 'pageNullCounts']],
@@ -97,7 +99,14 @@ export class Trust {
     this.usesBloomFilters = type.physical !== 'BOOLEAN' && type.logical !== 'FLOAT16' &&
       !(type.logical === 'DECIMAL' && type.physical === 'BYTE_ARRAY')
     this.distrustsPageIndex = doubted.has('pageIndex')
+    this.distrustsBloomFilters = doubted.has('bloomFilters')
     this.directory = directory
+  }
+
+  /** @param {Chunk} chunk */
+  usesBloomFilter({ bloomFilter }) {
+    const isTrusted = !this.distrustsBloomFilters || (bloomFilter?.[0] ?? 0) >= (this.directory?.original_length ?? Infinity)
+    return this.usesBloomFilters && isTrusted
   }
 
   /** @param {Chunk} chunk */

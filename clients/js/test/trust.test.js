@@ -34,6 +34,16 @@ test('bounds of floats that leave out numbers beside NaN, and null counts', () =
   }
 })
 
+test('Bloom filters without the values of Arrow dictionaries', () => {
+  const chunk = /** @type {any} */ ({ bloomFilter: [100, 200] })
+  const uses = (/** @type {string} */ createdBy, /** @type {any} */ directory) =>
+    new Trust(/** @type {any} */ ({ createdBy }), INT64, directory).usesBloomFilter(chunk)
+  assert.equal(uses('parquet-go version 18.7.0', undefined), false)
+  assert.equal(uses('parquet-go version 18.7.0', { original_length: 101 }), false)
+  assert.equal(uses('parquet-go version 18.7.0', { original_length: 100 }), true) // added by Intarsia
+  assert.equal(uses('parquet-go version 18.8.0', undefined), true)
+})
+
 test('null counts of JSON columns', () => {
   const json = { ...INT64, physical: 'BYTE_ARRAY', logical: 'JSON' }
   assert.equal(new Trust(/** @type {any} */ ({ createdBy: 'hyparquet' }), json, undefined).usesNullCounts, false)
@@ -46,6 +56,9 @@ test('other writers', () => {
     ['Polars version 2.0.0', DOUBLE, { usesBounds: false, distrustsPageIndex: true }],
     ['Polars version 2.0.0', { ...INT64, physical: 'INT32', bits: 32, isSigned: false }, { usesBounds: false, usesDeprecatedBounds: false }],
     ['Polars version 0.20.0', { ...INT64, bits: 64, isSigned: false }, { usesBounds: false, usesNullCounts: false, usesPageNullCounts: false, distrustsPageIndex: true }],
+    ['parquet-go version 18.0.0-SNAPSHOT', { ...INT64, isSigned: false }, { usesBounds: false, usesDeprecatedBounds: false, distrustsPageIndex: true, distrustsBloomFilters: true }],
+    ['parquet-go version 18.7.0', INT64, { distrustsPageIndex: true, distrustsBloomFilters: true }],
+    ['parquet-go version 18.8.0', INT64, { distrustsPageIndex: true }],
     ['QuestDB version 9.0', { ...INT64, physical: 'BYTE_ARRAY', logical: 'STRING' }, { usesNullCounts: false, usesPageNullCounts: false }],
     ['QuestDB version 9.0', INT64, {}],
     ['opteryx-rugo version 0.9.175 (build 3758)', { ...INT64, physical: 'BYTE_ARRAY' }, { distrustsPageIndex: true }],

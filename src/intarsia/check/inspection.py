@@ -228,6 +228,8 @@ def _inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIn
     if index is not None and not file.trust(leaf).order_is_known:
         ignored.append("ColumnIndex ignored: the footer declares no known order for the column")
     bloom = None
+    if doubt := file.trust(leaf).doubt_of_bloom_filter(meta):
+        ignored.append(f"Bloom filter ignored: {doubt}")
     if meta.bloom_filter_offset:
         try:
             bloom = _inspect_bloom(file, meta, look_inside=pages)

@@ -233,6 +233,8 @@ class Bloom:
             return False
         try:
             if isinstance(there, ByteRange):
+                if chunk.file.trust(chunk.leaf).doubt_of_writer(Claim.BLOOM_FILTER, chunk.meta):
+                    return False
                 found = FilterLocation.of(chunk.meta, chunk.file.footer.start)
                 found.bits(chunk.bytes_of(ByteRange(*found.head)))  # raises if readers would not use it
                 return True

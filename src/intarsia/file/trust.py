@@ -91,6 +91,15 @@ class Trust:
             return None  # added by Intarsia
         return self.doubt_of_index() if starts else None
 
+    def doubt_of_bloom_filter(self, meta: ColumnMetaData) -> str | None:
+        """Return the reason why the Bloom filter of a chunk is not trusted; None if it is, or is missing."""
+        start = meta.bloom_filter_offset
+        if not start:
+            return None
+        if self.directory is not None and start >= self.directory.original_length:
+            return self._doubt_of_format(Claim.BLOOM_FILTER)  # added by Intarsia
+        return self.doubt(Claim.BLOOM_FILTER, meta)
+
     def doubt_of_index(self) -> str | None:
         """Return the reason why a part of the writer's page index is not trusted; None if all of it is."""
         return self.doubt(Claim.PAGE_INDEX) or self.doubt(Claim.PAGE_BOUNDS)

@@ -135,6 +135,11 @@ def _is_large_unsigned(column: WrittenColumn) -> bool:
     return integer is not None and integer.bitWidth >= 32 and not integer.isSigned
 
 
+def _is_unsigned_by_named_parquet_go(column: WrittenColumn) -> bool:
+    integer = column.leaf.logical.INTEGER if column.leaf.logical else None
+    return integer is not None and not integer.isSigned and _is_named_parquet_go(column)
+
+
 def _is_float(column: WrittenColumn) -> bool:
     return column.leaf.type in (Type.FLOAT, Type.DOUBLE) or column.leaf.logical_name == "FLOAT16"
 
@@ -153,6 +158,10 @@ def _has_dictionary(column: WrittenColumn) -> bool:
     if meta is None or meta.dictionary_page_offset is not None:
         return True
     return not DICTIONARY_ENCODINGS.isdisjoint(meta.encodings)  # some writers do not write the offset
+
+
+def _has_dictionary_by_named_parquet_go(column: WrittenColumn) -> bool:
+    return _has_dictionary(column) and _is_named_parquet_go(column)
 
 
 def _has_text_dictionary(column: WrittenColumn) -> bool:
@@ -231,6 +240,21 @@ RULES = (
         "{name}, except that of Arrow, which writes its version, does not count a null at the start of a "
         "page, or counts it for each row (observed in github.com/xitongsys 1.6.2)",
         before=(1,),
+    ),
+    Rule(
+        "parquet-go",
+        (Claim.BOUNDS,),
+        _is_unsigned_by_named_parquet_go,
+        "that of Arrow before 18.1 compares unsigned numbers beside nulls as signed (observed in 12.0.1 to "
+        "17.0; 18.1 and 18.2 name themselves 18.0.0)",
+        before=(18, 0, 1),
+    ),
+    Rule(
+        "parquet-go",
+        (Claim.BLOOM_FILTER,),
+        _has_dictionary_by_named_parquet_go,
+        "that of Arrow before 18.8 adds no value of an Arrow dictionary (observed in 18.4.1 to 18.7)",
+        before=(18, 8),
     ),
     Rule(
         "hyparquet",

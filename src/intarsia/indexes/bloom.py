@@ -224,9 +224,7 @@ class BloomFilters:
         if condition not in self._known_hashes:
             leaf = self._file.schema.leaves_by_path[condition.path]
             hashes = stored_hashes(leaf, self._file.leaf_types[leaf.ordinal], condition)
-            if hashes is None or self._file.trust(leaf).doubt(Claim.BLOOM_FILTER):
-                hashes = np.empty(0, dtype=np.uint64)
-            self._known_hashes[condition] = hashes
+            self._known_hashes[condition] = np.empty(0, dtype=np.uint64) if hashes is None else hashes
         return self._known_hashes[condition]
 
 
@@ -259,10 +257,15 @@ def gathered_filters(
 
 
 def filter_exists(file: ParquetInput, leaf: Leaf) -> Bools:
-    """Return whether the footer has the offset of a Bloom filter, for each chunk of a leaf."""
+    """Return whether the footer has the offset of a trusted Bloom filter, for each chunk of a leaf."""
 
     def find() -> Bools:
-        metas = map(attrgetter("meta_data"), file.metadata.chunks_of(leaf))
-        return np.array([meta is not None and bool(meta.bloom_filter_offset) for meta in metas], dtype=bool)
+        metas = list(map(attrgetter("meta_data"), file.metadata.chunks_of(leaf)))
+        exists = np.array([meta is not None and bool(meta.bloom_filter_offset) for meta in metas], dtype=bool)
+        if file.trust(leaf).doubt(Claim.BLOOM_FILTER) is not None:  # that of some chunks, perhaps
+            for row_group in np.flatnonzero(exists).tolist():
+                trust = file.metadata.part_of(row_group)[0].trust(leaf)
+                exists[row_group] = trust.doubt_of_bloom_filter(metas[row_group]) is None
+        return exists
 
     return file.metadata.derived(("Bloom filters", leaf.ordinal), find)

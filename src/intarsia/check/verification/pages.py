@@ -159,6 +159,7 @@ def check_bloom_filter(chunk: CheckedChunk) -> None:
     if not chunk.meta.bloom_filter_offset:
         return
     findings = chunk.findings.of("BloomFilter")
+    findings.note_writer("BloomFilter", chunk.file.trust(chunk.leaf).doubt_of_bloom_filter(chunk.meta))
     bits = locate_bits(chunk.file, chunk.meta, findings)
     if bits is None:
         return

@@ -23,7 +23,6 @@ from intarsia.file import FileMetadata, ParquetInput
 from intarsia.file.claims import check_row_count
 from intarsia.file.metadata import RawFooter
 from intarsia.file.schema import FileSchema
-from intarsia.file.writers import Claim
 from intarsia.format.bloom import FilterLocation
 from intarsia.format.directory import Entry
 from intarsia.format.enums import Type
@@ -365,7 +364,8 @@ def _bloom_bits(file: ParquetInput, leaf: Leaf) -> list[bytes] | None:
     footer = file.footer
     metas = [group.columns[leaf.ordinal].meta_data for group in footer.metadata.row_groups if group.num_rows]
     having = [meta for meta in metas if meta is not None and meta.bloom_filter_offset]
-    if not metas or len(having) < len(metas) or file.trust(leaf).doubt(Claim.BLOOM_FILTER) is not None:
+    trust = file.trust(leaf)
+    if not metas or len(having) < len(metas) or any(map(trust.doubt_of_bloom_filter, having)):
         return None
     try:
         filters = [FilterLocation.of(meta, footer.start) for meta in having]
