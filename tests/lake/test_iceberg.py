@@ -277,6 +277,21 @@ def test_partition_values_that_pyiceberg_rounds(catalog, tmp_path):
         assert (caught.value.reason, caught.value.column) == ("rounded-partition", "x")
 
 
+def test_bounds_of_some_row_groups(catalog):
+    """pyiceberg leaves out row groups without bounds, which texts above 4 KiB have."""
+    table = pa.table({"x": ["a" * 5_000] * 100 + ["m"] * 100 + ["z" * 5_000] * 100, "y": range(300)})
+    for limit in (100, 300):
+        properties = {"write.parquet.row-group-limit": str(limit), "write.metadata.metrics.default": "full"}
+        iceberg = catalog.create_table(f"db.t{limit}", schema=table.schema, properties=properties)
+        iceberg.append(table)
+        iceberg.append(pa.table({"x": ["m"], "y": [300]}))
+        found = ia.open(iceberg)
+        assert found.count("x < 'b'") == found.count("x > 'n'") == 100
+        assert found.count("x = 'm'") == 101
+        assert found.explain("x > 'n'").files_read == 1  # the bounds of the other file are used
+        assert found.explain("y > 300").files_read == 0
+
+
 def test_files_without_field_ids_need_a_name_mapping(catalog, tmp_path):
     iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
     pq.write_table(rows_of(0), tmp_path / "added.parquet")
