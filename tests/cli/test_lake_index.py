@@ -101,6 +101,19 @@ def test_index_builds_it_and_updates_it(run, tmp_path):
     assert (found["folder"], found["files"]["added"]) == (str(lake / LAKE_INDEX_FOLDER), 4)
 
 
+def test_index_reports_the_files_if_the_lake_index_cannot_be_written(run, tmp_path):
+    lake = make_lake(tmp_path / "lake", 4, ())
+    folder = lake / LAKE_INDEX_FOLDER
+    folder.write_bytes(b"")  # where a folder belongs
+    outcome = run("index", lake, "--bloom", "user", "--lake-index", "beside", "--json")
+    assert outcome.code == 1
+    found = json.loads(outcome.out)
+    assert (found["files"]["indexed"], found["lake_index"]) == (4, None)
+    outcome = run("index", lake, "--bloom", "user", "--lake-index", "beside")
+    assert outcome.code == 1
+    assert outcome.err.startswith(f"intarsia: {folder}: ")
+
+
 def test_index_reports_a_damaged_file_once(run, lake):
     path = lake / "day-001.parquet"
     path.write_bytes(path.read_bytes()[:-5])

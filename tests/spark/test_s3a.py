@@ -130,6 +130,22 @@ def test_jobs_have_the_settings_of_spark(store, enabled, tmp_path):
     assert ias.detach(enabled, lake).files_detached == 2
 
 
+def test_the_report_is_not_lost_if_the_lake_index_is_refused(store, spark, tmp_path):
+    for ordinal in range(2):
+        path = tmp_path / f"{ordinal}.parquet"
+        write(path, rows_of_file(ordinal))
+        store.put(f"lake/{path.name}", path.read_bytes())
+    store.faults = [
+        Fault(method="PUT", key="*_intarsia*", times=None, status="403 Forbidden", code="AccessDenied")
+    ]
+    with pytest.raises(ia.FilesFailedError) as caught:
+        ias.index(spark, f"s3a://{BUCKET}/lake", [ia.RowMap("code")], lake_index="beside", progress=False)
+    report = caught.value.report
+    assert (report.files_indexed, report.files_failed, report.lake_index) == (2, 0, None)
+    ((place, error),) = caught.value.errors.items()
+    assert (place, error.reason) == (f"s3://{BUCKET}/lake/_intarsia", "access-denied")
+
+
 def test_a_job_gives_other_code_no_credentials(store, enabled, lake):
     ias.describe(enabled, lake)
     with pytest.raises(ia.ObjectStoreError):

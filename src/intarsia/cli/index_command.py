@@ -107,6 +107,8 @@ def index(
     from intarsia.embed import PageIndex, Statistics
     from intarsia.embed.attach import checked_indexes
     from intarsia.embed.many import attach_files, check_location, check_named_columns, write_lake_index
+    from intarsia.errors import FilesFailedError, IntarsiaError
+    from intarsia.lake.data_file import FileFailure
 
     structures = [
         cls() for cls, is_wanted in ((PageIndex, page_index), (Statistics, statistics)) if is_wanted
@@ -118,31 +120,41 @@ def index(
         )
     options = parse_storage_options(storage_option)
     source = one_or_all(path)
+    unwritten: dict[str, str] = {}
     if spark is not None:
-        report, stop = until_interrupted(
-            lambda: run_job(
-                spark,
-                "index",
-                source,
-                requested,
-                lake_index=lake_index,
-                only="new" if only_new else "all",
-                min_file_size=min_file_size or 0,
-                older_than=older_than or 0,
-                register=register,
+        try:
+            report, stop = until_interrupted(
+                lambda: run_job(
+                    spark,
+                    "index",
+                    source,
+                    requested,
+                    lake_index=lake_index,
+                    only="new" if only_new else "all",
+                    min_file_size=min_file_size or 0,
+                    older_than=older_than or 0,
+                    register=register,
+                )
             )
-        )
+        except FilesFailedError as error:  # the files are done, and the lake index is not
+            report, stop = error.report, None
+            unwritten = reasons(FileFailure(place, one) for place, one in error.errors.items())
     else:
         listed = find(path, options)
         with usage_errors("lake-index-location"):  # of indexes that would fail on every file
             check_named_columns(listed.files, checked_indexes(requested))
-            check_location(listed, lake_index)
+            place = check_location(listed, lake_index)
         with progress("indexing", len(listed.paths)) as show:
             report, stop = until_interrupted(lambda: attach_files(listed, requested, show, options)[0])
         if stop is None:
-            with progress("reading", len(listed.paths)) as show:
-                report = replace(report, lake_index=write_lake_index(source, lake_index, show, options))
-    failed = {failure["path"]: failure["error"] for failure in report.failed}
+            try:
+                with progress("reading", len(listed.paths)) as show:
+                    report = replace(report, lake_index=write_lake_index(source, lake_index, show, options))
+            except (IntarsiaError, OSError) as error:
+                if lake_index is None:
+                    raise
+                unwritten = reasons([FileFailure(place, error)])
+    failed = unwritten | {failure["path"]: failure["error"] for failure in report.failed}
     if report.lake_index is not None:
         failed = reasons(report.lake_index.failed) | failed
     finish(report.to_dict(), printable_lines(report.summary()), failed, as_json=json, stop=stop)

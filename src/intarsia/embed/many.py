@@ -349,15 +349,17 @@ def _spread(files: Sequence[DataFile]) -> Iterator[DataFile]:
         yield files[ordinal]
 
 
-def check_location(listed: FoundFiles, location: Location | None) -> None:
+def check_location(listed: FoundFiles, location: Location | None) -> str:
     """Raise an error, before any file is changed, if a lake index cannot be at a location.
+
+    Returns:
+        The path of the lake index, which need not exist; empty without a location.
 
     Raises:
         IndexBuildError: If there is a single file.
         ValueError: If the location is unknown or impossible, or the files have no common root.
     """
-    if location is not None:
-        _table(listed).lake_index.folder_at(location)
+    return _table(listed).lake_index.folder_at(location).path if location is not None else ""
 
 
 def write_lake_index(

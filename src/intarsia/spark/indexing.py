@@ -214,8 +214,8 @@ def index(
         The outcome for each file; `report_frame` converts it to a DataFrame.
 
     Raises:
-        FilesFailedError: If files failed, as requested by ``on_error`` and ``max_failures``; ``report`` has
-            the files that were processed.
+        FilesFailedError: If files failed, as requested by ``on_error`` and ``max_failures``, or if the
+            requested lake index could not be written; ``report`` has the files that were processed.
         UnsupportedFeatureError: If a name is that of a view, or of a table of another format. With
             ``register``, if the path is not one Delta table, or its log has a feature with which lengths
             cannot be changed.
@@ -254,8 +254,7 @@ def index(
     files = {path: file for path, file in chosen.items() if path not in lake.refused}
     if chosen:
         check_named_columns(list(chosen.values()), requested)
-    if lake_index is not None:
-        check_location(find_files(lake.names), lake_index)
+    place = check_location(find_files(lake.names), lake_index) if lake_index is not None else ""
     report = reporter(progress, "files")
     outcomes: dict[str, IndexedFile] = {}
 
@@ -306,9 +305,12 @@ def index(
     outcomes |= {outcome.path: outcome for outcome in found}
     done = {file for file, outcome in outcomes.items() if outcome.error is None}
     registered = 0 if log is None else log.register(done)
-    added = build_lake_index(
-        spark, lake.names, lake_index, lambda done: report(int(done), len(files), "lake index")
-    )
+    try:
+        added = build_lake_index(
+            spark, lake.names, lake_index, lambda done: report(int(done), len(files), "lake index")
+        )
+    except (IntarsiaError, OSError) as error:  # the files are done
+        raise _without_lake_index(report_of_all(None, registered), place, error) from error
     result = report_of_all(added, registered)
     too_many = max_failures is not None and result.files_failed > max_failures
     if too_many or (on_error == "raise" and result.files_failed):
@@ -316,17 +318,30 @@ def index(
     return result
 
 
-def _failed(report: IndexReport) -> FilesFailedError:
-    errors = {
+def _errors_in(report: IndexReport) -> dict[str, Exception]:
+    return {
         file["path"]: IntarsiaError(file["error"], reason=file["code"], path=file["path"])
         for file in report.failed
     }
+
+
+def _without_lake_index(report: IndexReport, place: str, error: Exception) -> FilesFailedError:
+    done = report.files_indexed + report.files_unchanged
+    return FilesFailedError(
+        {place: error, **_errors_in(report)},
+        report,
+        f"{done:,} of {report.files_total:,} files have the indexes, but the lake index could not be written; "
+        f"run it again: {place}: {FileFailure(place, error).reason}",
+    )
+
+
+def _failed(report: IndexReport) -> FilesFailedError:
     num_processed, total = len(report.per_file), report.files_total
     left = total - num_processed
     rest = f"; {left:,} of {total:,} files were not processed" if left else "; the rest are indexed"
     first = report.failed[0]
     return FilesFailedError(
-        errors,
+        _errors_in(report),
         report,
         f"{report.files_failed:,} of {num_processed:,} files failed{rest}; the first is "
         f"{first['path']}: {first['error']}",
