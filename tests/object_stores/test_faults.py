@@ -80,6 +80,14 @@ def test_a_truncated_listing_is_requested_again(lake, times):
     assert recording.methods["LIST"] == 3
 
 
+def test_a_truncated_listing_of_a_log_is_requested_again(lake):
+    """`detach` looks for a log with the length of the object."""
+    ia.attach(URL, ia.Bloom("a"))
+    lake.faults = [Fault("truncate", "GET", key="", query="_spark_metadata", times=2)]
+    assert ia.detach(URL).detached
+    assert lake.faults[0].times == 0
+
+
 @pytest.mark.parametrize(
     ("fault", "reason", "remedy"),
     [

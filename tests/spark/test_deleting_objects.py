@@ -131,6 +131,13 @@ def test_a_lake_index_that_cannot_be_updated(spark, store, tmp_path):
     assert set(before).isdisjoint(store.list_keys())
 
 
+def test_a_truncated_listing_is_requested_again(spark, lake):
+    """The folder of a table's log is listed to refuse tables."""
+    lake.faults = [Fault("truncate", "GET", key="", query="_delta_log")]
+    assert delete(spark, "id = 7").rows_deleted == 1
+    assert lake.faults[0].times == 0
+
+
 def test_an_object_that_is_replaced_meanwhile_is_searched_again(spark, lake, files):
     """Of the same length and in the same second; its new rows match at other places."""
     key = next(iter(files))

@@ -42,7 +42,7 @@ from intarsia.storage import (
     split_url,
 )
 from intarsia.storage.object_errors import object_errors
-from intarsia.storage.objects import fetch_identity
+from intarsia.storage.objects import fetch_identity, objects_below
 from intarsia.storage.running_query import in_time
 
 #: File extensions of Parquet, in lower case.
@@ -58,9 +58,6 @@ SEGMENT_SUFFIX = ".lake"
 #: The first bytes of a Parquet file. Files with an encrypted footer start with the second magic; they are
 #: refused when they are opened.
 _MAGICS = (b"PAR1", b"PARE")
-
-#: How often a folder in a store is listed again if a response is incomplete.
-_LIST_RETRIES = 2
 
 #: Two magics and the length of the footer.
 _SMALLEST_FILE_BYTES = 12
@@ -513,20 +510,6 @@ class ObjectListing(NamedTuple):
     segments: dict[str, ObjectIdentity]
 
 
-def _listed(store: Any, prefix: str | None) -> list[Any]:
-    """Return the objects below a prefix; again if a response is incomplete, which obstore does not repeat."""
-    import obstore
-    from obstore.exceptions import BaseError
-
-    for _ in range(_LIST_RETRIES):
-        try:
-            return [item for page in obstore.list(store, prefix=prefix) for item in page]
-        except BaseError as error:  # noqa: PERF203  the loop is the retry
-            if "list response body" not in str(error):
-                raise
-    return [item for page in obstore.list(store, prefix=prefix) for item in page]
-
-
 def list_objects(url: str, store: Any = None, inside: str = "") -> ObjectListing:
     """List the objects in a folder of a store.
 
@@ -542,7 +525,7 @@ def list_objects(url: str, store: Any = None, inside: str = "") -> ObjectListing
     prefix = key.rstrip("/")
     listed_prefix = f"{prefix}/{inside}".strip("/") or None
     with object_errors(url):
-        listed = in_time(url, lambda: _listed(store, listed_prefix))
+        listed = in_time(url, lambda: objects_below(store, listed_prefix))
     base = bucket.rstrip("/")
     files: dict[str, DataFile] = {}
     segments: dict[str, ObjectIdentity] = {}

@@ -330,8 +330,8 @@ def _without_lake_index(report: IndexReport, place: str, error: Exception) -> Fi
     return FilesFailedError(
         {place: error, **_errors_in(report)},
         report,
-        f"{done:,} of {report.files_total:,} files have the indexes, but the lake index could not be written; "
-        f"run it again: {place}: {FileFailure(place, error).reason}",
+        f"{done:,} of {report.files_total:,} files have the indexes, but the lake index could not be "
+        f"written; run it again: {place}: {FileFailure(place, error).reason}",
     )
 
 

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
@@ -23,6 +23,7 @@ from intarsia.spark.sessions import changed_setting, is_connect, setting
 from intarsia.spark.spark_types import partition_value, quoted
 from intarsia.storage import find_store, local_path, split_url
 from intarsia.storage.object_errors import object_errors
+from intarsia.storage.objects import objects_below
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -358,14 +359,11 @@ def _names_below(parent: str, name: str) -> list[str]:
     return []
 
 
-def _names_in_store(parent: str, name: str) -> Iterator[str]:
-    """Yield the names of objects in a folder of a folder in a store."""
-    import obstore
-
+def _names_in_store(parent: str, name: str) -> list[str]:
+    """Return the names of objects in a folder of a folder in a store."""
     store, key = find_store(f"{parent}/{name}")
     with object_errors(parent):
-        for page in obstore.list(store, f"{key}/", chunk_size=100):
-            yield from (found["path"] for found in page)
+        return [found["path"] for found in objects_below(store, f"{key}/")]
 
 
 def _exists(spark: SparkSession, name: str) -> bool:

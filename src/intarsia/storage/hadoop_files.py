@@ -33,6 +33,7 @@ from intarsia.errors import IntarsiaError, ReplaceError
 from intarsia.records import dataclass
 from intarsia.storage.local import read_at
 from intarsia.storage.object_errors import object_errors
+from intarsia.storage.objects import objects_in
 
 _MAGIC = b"crc\0"
 _HEADER_BYTES = 8
@@ -226,7 +227,7 @@ def record_lengths_of_objects(store: Any, sizes: Mapping[str, int], path: str) -
     for folder, lengths in _by_folder(sizes).items():
         log = os.path.join(folder, _LENGTHS)
         with object_errors(path):
-            listed = obstore.list_with_delimiter(store, log)["objects"]
+            listed = objects_in(store, log)
             for number in _next_numbers(os.path.basename(one["path"]) for one in listed):
                 with suppress(AlreadyExistsError):  # of another process
                     obstore.put(store, f"{log}/{number}", _entry(lengths), mode="create")
@@ -280,7 +281,7 @@ def _object_log(store: Any, folder: str, path: str) -> _Log | None:
     import obstore
 
     with object_errors(path):
-        found = obstore.list_with_delimiter(store, folder)["objects"]
+        found = objects_in(store, folder)
     keys = {os.path.basename(one["path"]): one["path"] for one in found}
     # an object without an ETag is compared by its time; a store may not be hashable
     state = id(store), *sorted((one["path"], str(one.get("e_tag") or one["last_modified"])) for one in found)

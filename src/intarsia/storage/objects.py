@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -33,6 +33,9 @@ Overwrite: TypeAlias = Literal["never", "last-writer-wins"]
 #: obstore's defaults: the limit on one attempt, and on the pause between two attempts.
 ATTEMPT_SECONDS = 30.0
 PAUSE_SECONDS = 15.0
+
+#: How often a folder is listed again if a response is incomplete.
+_LIST_RETRIES = 2
 
 #: More is the same as no limit. Systems have no times far beyond, and obstore has no such integers.
 _MOST_RETRIES = 10**9
@@ -335,6 +338,33 @@ def fetch_identity(store: Any, key: str, path: str) -> ObjectIdentity:
         reads.add(requests=1)
     with object_errors(path):
         return ObjectIdentity.of(in_time(path, lambda: obstore.head(store, key)))
+
+
+def objects_below(store: Any, prefix: str | None) -> list[Any]:
+    """Return the objects below a prefix."""
+    import obstore
+
+    return _repeated(lambda: [item for page in obstore.list(store, prefix=prefix) for item in page])
+
+
+def objects_in(store: Any, folder: str) -> list[Any]:
+    """Return the objects in a folder, without those in folders of it."""
+    import obstore
+
+    return _repeated(lambda: list(obstore.list_with_delimiter(store, folder)["objects"]))
+
+
+def _repeated(list_all: Callable[[], list[Any]]) -> list[Any]:
+    """List again if a response is incomplete, which obstore does not repeat."""
+    from obstore.exceptions import BaseError
+
+    for _ in range(_LIST_RETRIES):
+        try:
+            return list_all()
+        except BaseError as error:  # noqa: PERF203  the loop is the retry
+            if "list response body" not in str(error):
+                raise
+    return list_all()
 
 
 def find_store(url: str, options: StorageOptions | None = None) -> tuple[Any, str]:
