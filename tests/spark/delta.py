@@ -8,6 +8,7 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -811,7 +812,15 @@ def check_deleting(spark):
     with pytest.raises(ia.UnsupportedFeatureError) as caught:
         ias.delete(spark, "of_deleting", rows["user"] == 5, progress=False)
     assert caught.value.reason == "column-predicate"
-    assert ias.delete(spark, "of_deleting", "true", progress=False).rows_deleted == 309
+    assert delete_at_once(spark, "of_deleting", ["user = 0", "user = 1", "user = 2"]) == [46, 46, 46]
+    assert ias.delete(spark, "of_deleting", "true", progress=False).rows_deleted == 171
+
+
+def delete_at_once(spark, table, predicates):
+    """Return the number of rows that each of several deletions has deleted, which start together."""
+    with ThreadPoolExecutor(len(predicates)) as pool:
+        runs = [pool.submit(ias.delete, spark, table, one, progress=False) for one in predicates]
+        return [run.result().rows_deleted for run in runs]
 
 
 def check_random_deletions(spark, count):

@@ -19,6 +19,7 @@ from intarsia.picture.facts import READ
 from tests.lake.index.lakes import age
 from tests.spark import lakes, skipping
 from tests.spark.comparing import settings
+from tests.spark.delta import delete_at_once
 from tests.spark.mapping import assert_files, assert_pages, check_map, matching_rows
 from tests.spark.random_queries import check_plans, check_predicates
 from tests.spark.skipping import SWITCH, metrics_of
@@ -679,6 +680,11 @@ def check_deleting(spark):
     assert spark.table(table).where("user IS NULL").count() == 80
     assert spark.table(table).count() == 355
     assert ias.delete(spark, table, "user = 3", progress=False).rows_deleted == 0
+    with pytest.raises(ia.UnsupportedFeatureError) as caught:
+        ias.delete(spark, table, f"id = (SELECT max(id) FROM {table})", progress=False)
+    assert caught.value.reason == "own-rows-in-predicate"
+    assert delete_at_once(spark, table, ["user = 0", "user = 1", "user = 2"]) == [46, 46, 46]
+    assert spark.table(table).count() == 217
 
 
 def check_procedures(spark):

@@ -51,6 +51,12 @@ _CHANCE: Final = "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION"
 _LOCATION: Final = re.compile(r", Location: \w+\(\d+ paths\)\[(.*?)\], PartitionFilters: ")
 _NEXT_FOLDER: Final = re.compile(r", (?=\w+:/)")
 
+#: The errors of Delta and Iceberg for a transaction if another one was first.
+_CONFLICT: Final = re.compile(
+    r"io\.delta\.exceptions\.|CommitFailedException"
+    r"|iceberg\.exceptions\.ValidationException: (Cannot commit|Found|Missing)"
+)
+
 #: The setting by which Spark shortens the folders of a plan.
 _PLAN_LENGTH: Final = "spark.sql.maxMetadataStringLength"
 
@@ -168,7 +174,8 @@ def delete(
     Raises:
         FilesFailedError: If files could not be rewritten. They are unchanged; ``report`` has the others.
         UnsupportedFeatureError: If the files belong to a table format that this session cannot change.
-        WriteError: If rows still match afterwards, or Spark cannot read a file.
+        WriteError: If rows still match afterwards, Spark cannot read a file, or other transactions of a table
+            were faster in each attempt.
         AnalysisException: If Spark rejects the table or the predicate.
 
     Example:
@@ -307,12 +314,19 @@ def _refuse_own_rows(whole: DataFrame, frame: DataFrame) -> None:
     subqueries = scala_items(frame._jdf.queryExecution().analyzed().subqueriesAll())
     if not subqueries:
         return
-    own, spark = set(whole.inputFiles()), frame.sparkSession
-    dataset = java_class(spark._jvm, "org.apache.spark.sql.classic.Dataset")
+    session = frame.sparkSession._jsparkSession
+    dataset = java_class(frame.sparkSession._jvm, "org.apache.spark.sql.classic.Dataset")
+
+    def sources(leaf: Any) -> set[str]:
+        """Return the files of a part of a plan, or the name of a table whose files Spark does not know."""
+        if leaf.getClass().getSimpleName() == "DataSourceV2Relation":
+            return {leaf.table().name()}
+        return set(dataset.ofRows(session, leaf).inputFiles())
+
+    own = set().union(*map(sources, scala_items(whole._jdf.queryExecution().analyzed().collectLeaves())))
     for subquery in subqueries:
-        for leaf in scala_items(subquery.collectLeaves()):
-            if not own.isdisjoint(dataset.ofRows(spark._jsparkSession, leaf).inputFiles()):
-                raise _reads_own_rows()
+        if any(not own.isdisjoint(sources(leaf)) for leaf in scala_items(subquery.collectLeaves())):
+            raise _reads_own_rows()
 
 
 def _reads_own_rows() -> UnsupportedFeatureError:
@@ -480,13 +494,16 @@ def _delete_managed(
         )
     folder = table if "://" in table else os.path.abspath(table) if os.path.isdir(table) else None
     name = table if folder is None else f"delta.{quoted(folder)}"
+    if not is_connect(spark):
+        whole = spark.table(name)
+        _refuse_own_rows(whole, whole.where(where))
     with without_pushdown(spark):
-        num_rows = spark.table(name).where(where).count()
-        if not dry_run and num_rows:
-            spark.sql(f"DELETE FROM {name} WHERE {where}")
-            left = spark.table(name).where(where).count()
-            if left:
-                raise _still_match(name, left)
+        num_rows = (
+            spark.table(name).where(where).count() if dry_run else _delete_by_command(spark, name, where)
+        )
+        left = 0 if dry_run or not num_rows else spark.table(name).where(where).count()
+        if left:
+            raise _still_match(name, left)
     lake_indexes: list[LakeIndexReport] = []
     if not dry_run:
         with suppress(FileNotFoundError):  # all rows were deleted
@@ -496,3 +513,32 @@ def _delete_managed(
     return DeleteReport(
         found, num_rows, lake_indexes=tuple(lake_indexes), seconds=seconds, is_dry_run=dry_run
     )
+
+
+def _delete_by_command(spark: SparkSession, name: str, where: str) -> int:
+    """Run the command of a table's format, again if another transaction was first.
+
+    Returns:
+        The number of rows that matched.
+
+    Raises:
+        WriteError: If others were first in each attempt.
+    """
+    conflict: Exception | None = None
+    for _ in range(_ROUNDS):
+        num_rows: int = spark.table(name).where(where).count()
+        if not num_rows:
+            return 0
+        try:
+            spark.sql(f"DELETE FROM {name} WHERE {where}")
+        except Exception as error:
+            if _CONFLICT.search(str(error)) is None:
+                raise
+            conflict = error
+        else:
+            return num_rows
+    raise WriteError(
+        f"other transactions committed to {name} during {_ROUNDS} attempts to delete rows, which are still "
+        "there; run it again at a quiet time",
+        reason="concurrent-transactions",
+    ) from conflict
