@@ -87,7 +87,7 @@ CHANGED_FROM_OUTSIDE = {
     ("cli/app.py", "command.params"): _LIBRARY,
     ("cli/app.py", "ctx.find_root().obj.debug"): _LIBRARY,
     ("cli/terminal.py", "warnings.showwarning"): _PROCESS,
-    ("embed/many.py", "_table(find_files(source, storage_options)).lake_index"): (
+    ("embed/many.py", "_table(find_files(source, storage_options), root).lake_index"): (
         "`update` is a method of `TableLakeIndex`"
     ),
     ("format/row_groups.py", "reader.position"): _CURSOR,

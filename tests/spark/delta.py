@@ -768,6 +768,24 @@ def check_jobs(spark):
     spark.sql("DROP TABLE of_jobs")
 
 
+def check_one_file(spark):
+    """A table whose snapshot has one file, as after OPTIMIZE, has its lake index in the same folder."""
+    rows = spark.range(0, 300, 1, 3).selectExpr("id", "id div 100 AS part")
+    rows.write.format("delta").partitionBy("part").saveAsTable("single")
+    spark.sql("DELETE FROM single WHERE part > 0")
+    folder = spark.sql("DESCRIBE DETAIL single").first()["location"].removeprefix("file:")
+    for path in data_files(folder):
+        age(path)
+    report = ias.index(spark, "single", [ia.Bloom("id")], lake_index="beside", progress=False)
+    assert (report.files_indexed, report.lake_index.folder) == (1, f"{folder}/_intarsia")
+    assert ias.index(spark, "single", [ia.Bloom("id")], only="new", progress=False).files_unchanged == 1
+    spark.sql("INSERT INTO single VALUES (900, 9)")
+    assert ias.index(spark, "single", [ia.Bloom("id")], only="new", progress=False).files_indexed == 1
+    (built,) = spark.sql("CALL intarsia.lake_index('single', 'beside')").collect()
+    assert (built.folder, built.files_total) == (f"{folder}/_intarsia", 2)
+    spark.sql("DROP TABLE single")
+
+
 def check_configured(spark):
     """A session with both extensions skips in Delta tables and in plain files."""
     table = write(spark, "configured", enableDeletionVectors="true")

@@ -62,6 +62,15 @@ def test_new_files(spark, lake):
     assert ia.open(lake).scan("x = 1050").to_arrow().num_rows == 1
 
 
+def test_a_lake_with_one_file(spark, tmp_path):
+    """Its file, for which no lake index is opened, is looked at itself."""
+    write(tmp_path / "0.parquet", 0)
+    assert index(spark, tmp_path, lake_index="beside").files_indexed == 1
+    assert index(spark, tmp_path, only="new").files_unchanged == 1
+    write(tmp_path / "1.parquet", 100)
+    assert names(index(spark, tmp_path, only="new")) == ["1.parquet"]
+
+
 def test_a_file_that_a_query_has_added_to_the_lake_index_is_new(spark, lake):
     index(spark, lake, lake_index="beside")
     write(lake / "4.parquet", 400)

@@ -115,6 +115,11 @@ def test_jobs(delta):
 
 
 @on("4.1")
+def test_a_table_of_one_file(delta):
+    check(delta, "check_one_file")
+
+
+@on("4.1")
 def test_procedures(delta):
     check(delta, "check_procedures")
 

@@ -349,8 +349,13 @@ def _spread(files: Sequence[DataFile]) -> Iterator[DataFile]:
         yield files[ordinal]
 
 
-def check_location(listed: FoundFiles, location: Location | None) -> str:
+def check_location(listed: FoundFiles, location: Location | None, root: str | None = None) -> str:
     """Raise an error, before any file is changed, if a lake index cannot be at a location.
+
+    Args:
+        listed: The files.
+        location: Where to build the lake index, if anywhere.
+        root: The folder of the table that has these files, among others; None for other sources.
 
     Returns:
         The path of the lake index, which need not exist; empty without a location.
@@ -359,7 +364,7 @@ def check_location(listed: FoundFiles, location: Location | None) -> str:
         IndexBuildError: If there is a single file.
         ValueError: If the location is unknown or impossible, or the files have no common root.
     """
-    return _table(listed).lake_index.folder_at(location).path if location is not None else ""
+    return _table(listed, root).lake_index.folder_at(location).path if location is not None else ""
 
 
 def write_lake_index(
@@ -368,6 +373,7 @@ def write_lake_index(
     show: ShowDone = lambda _: None,
     storage_options: StorageOptions | None = None,
     read: FactsReader | None = None,
+    root: str | None = None,
 ) -> LakeIndexReport | None:
     """Build the lake index of files, or update an existing one.
 
@@ -377,6 +383,7 @@ def write_lake_index(
         show: Called with the number of files that are done.
         storage_options: Options of the stores of URLs.
         read: Reads the facts of files; None for threads of this process.
+        root: As in `check_location`.
 
     Returns:
         The files that were added; None if there is no lake index.
@@ -385,14 +392,14 @@ def write_lake_index(
         OSError: If a requested lake index cannot be written. For an update, this is a warning.
     """
     if location is not None:
-        table = _table(find_files(source, storage_options))
+        table = _table(find_files(source, storage_options), root)
         return table.lake_index.build(location, show, wait=True, read=read)
     try:
-        return _table(find_files(source, storage_options)).lake_index.update(show, read)
+        return _table(find_files(source, storage_options), root).lake_index.update(show, read)
     except OSError as error:
         warn_caller(f"the lake index was not updated: {error}; the results of queries are still correct")
         return None
 
 
-def _table(listed: FoundFiles) -> TableFiles:
-    return TableFiles(listed.files, root=listed.root)
+def _table(listed: FoundFiles, root: str | None = None) -> TableFiles:
+    return TableFiles(listed.files, root=root or listed.root, has_all=root is None)

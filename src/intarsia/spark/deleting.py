@@ -507,7 +507,8 @@ def _delete_managed(
     lake_indexes: list[LakeIndexReport] = []
     if not dry_run:
         with suppress(FileNotFoundError):  # all rows were deleted
-            report = build_lake_index(spark, list_lake(spark, table, with_snapshots=True).names, None)
+            lake = list_lake(spark, table, with_snapshots=True)
+            report = build_lake_index(spark, lake.names, None, root=lake.root)
             lake_indexes += [report] if report is not None else []
     seconds = time.perf_counter() - started
     return DeleteReport(

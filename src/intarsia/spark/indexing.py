@@ -254,7 +254,7 @@ def index(
     files = {path: file for path, file in chosen.items() if path not in lake.refused}
     if chosen:
         check_named_columns(list(chosen.values()), requested)
-    place = check_location(find_files(lake.names), lake_index) if lake_index is not None else ""
+    place = check_location(find_files(lake.names), lake_index, lake.root) if lake_index else ""
     report = reporter(progress, "files")
     outcomes: dict[str, IndexedFile] = {}
 
@@ -307,7 +307,11 @@ def index(
     registered = 0 if log is None else log.register(done)
     try:
         added = build_lake_index(
-            spark, lake.names, lake_index, lambda done: report(int(done), len(files), "lake index")
+            spark,
+            lake.names,
+            lake_index,
+            lambda done: report(int(done), len(files), "lake index"),
+            lake.root,
         )
     except (IntarsiaError, OSError) as error:  # the files are done
         raise _without_lake_index(report_of_all(None, registered), place, error) from error

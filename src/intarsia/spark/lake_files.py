@@ -32,6 +32,7 @@ from intarsia.spark.listing import (
     delta_frame,
     file_of_other_values,
     folder_of_table,
+    location_of,
     paths_of,
     python_path,
     snapshot_format,
@@ -51,12 +52,14 @@ class LakeFiles:
         others: The number of other files in the folders.
         names: The paths for `intarsia.open`.
         refused: The files to which no indexes may be attached, with the reason.
+        root: The folder with the data of the table whose snapshot has these files; None for other sources.
     """
 
     files: dict[str, DataFile]
     others: int
     names: str | list[str]
     refused: Mapping[str, IntarsiaError] = field(default_factory=dict)
+    root: str | None = None
 
     def open(self) -> Table:
         """Open the lake under names that executors can open, too: they have another current folder."""
@@ -88,6 +91,7 @@ def list_lake(spark: SparkSession, source: Source, *, with_snapshots: bool = Fal
     refused: dict[str, IntarsiaError] = {}
     others: set[str] = set()
     names: list[str] = []
+    root: str | None = None
     for one in named:
         managed = snapshot_format(spark, one) if with_snapshots else None
         if managed is not None:
@@ -95,6 +99,9 @@ def list_lake(spark: SparkSession, source: Source, *, with_snapshots: bool = Fal
             files |= {file.path: file for file in listed}
             names += [file.path for file in listed]
             refused |= fixed
+            if len(named) == 1:
+                folder = python_path(location_of(spark, one), decode=False).rstrip("/")
+                root = f"{folder}/data" if managed == "iceberg" else folder
             continue
         for item in _files_of(spark, one):
             names.append(python_path(item))
@@ -102,7 +109,7 @@ def list_lake(spark: SparkSession, source: Source, *, with_snapshots: bool = Fal
             others.update(beside)
             for file in found:
                 files.setdefault(file.path if file.is_remote else os.path.abspath(file.path), file)
-    return LakeFiles(files, len(others), names[0] if len(names) == 1 else names, refused)
+    return LakeFiles(files, len(others), names[0] if len(names) == 1 else names, refused, root)
 
 
 def _list_path(spark: SparkSession, item: str) -> tuple[Sequence[DataFile], Sequence[str]]:
@@ -319,7 +326,7 @@ def _indexed_before(lake: LakeFiles, *, needs_lake_index: bool) -> set[str]:
     table = lake.open()
     known = table.lake_index.known_files()
     if known is None:
-        if needs_lake_index:
+        if needs_lake_index and len(table.files) > 1:  # a single file is asked itself
             raise IndexBuildError(
                 "only='new' finds new files by the lake index, and there is none; build one with "
                 "lake_index='beside' or 'cache'",

@@ -224,7 +224,11 @@ _THREADS: Final = 16
 
 
 def build_lake_index(
-    spark: SparkSession, names: str | list[str], location: Location | None, show: ShowDone = lambda _: None
+    spark: SparkSession,
+    names: str | list[str],
+    location: Location | None,
+    show: ShowDone = lambda _: None,
+    root: str | None = None,
 ) -> LakeIndexReport | None:
     """Build the lake index of files, or update an existing one; see `write_lake_index`.
 
@@ -233,9 +237,10 @@ def build_lake_index(
         names: The paths for `intarsia.open`.
         location: Where to build it; None to update an existing lake index without creating one.
         show: Called with the number of files that are done.
+        root: The folder of the table whose snapshot has these files; None for other sources.
     """
     try:
-        return write_lake_index(names, location, show, read=facts_reader(spark))
+        return write_lake_index(names, location, show, read=facts_reader(spark), root=root)
     except Exception:
         if location is not None:
             raise

@@ -185,8 +185,8 @@ def _bytes_of_indexes(path: str) -> list[tuple[str, str, int]]:
 
 def _lake_index(spark: SparkSession, table: str, location: Any = "cache") -> Iterable[Row]:
     with offered_options(options_of_spark(spark, table)):
-        names = list_lake(spark, table, with_snapshots=True).names
-        report = build_lake_index(spark, names, location)
+        lake = list_lake(spark, table, with_snapshots=True)
+        report = build_lake_index(spark, lake.names, location, root=lake.root)
     assert report is not None  # as there is a location
     yield {
         **vars(report),

@@ -533,7 +533,7 @@ class TableLakeIndex:
             IndexBuildError: If the table is a single file, for which no lake index is used.
             ValueError: If the location is unknown or impossible, or the files have no common root.
         """
-        if len(self._files) == 1 and not self._required_location.is_whole:
+        if len(self._files) == 1 and self._root is None:
             path = self._files[0].path
             raise IndexBuildError(
                 "a lake index chooses among the files of a folder, and this is a single file, whose own "
