@@ -685,6 +685,9 @@ def check_deleting(spark):
     assert caught.value.reason == "own-rows-in-predicate"
     assert delete_at_once(spark, table, ["user = 0", "user = 1", "user = 2"]) == [46, 46, 46]
     assert spark.table(table).count() == 217
+    spark.sql(f"ALTER TABLE {table} CREATE BRANCH other")
+    assert ias.delete(spark, f"{table}.branch_other", "user = 4", progress=False).rows_deleted == 46
+    assert (spark.table(table).count(), spark.table(f"{table}.branch_other").count()) == (217, 171)
 
 
 def check_procedures(spark):

@@ -203,6 +203,10 @@ def list_rows(spark: SparkSession, source: Source, *, with_partitions: bool) -> 
 _LEAST_ICEBERG_BYTES = 8 << 20
 
 
+#: The name of a branch or a tag of an Iceberg table.
+_REF = re.compile(r"(.+)\.((?:branch|tag)_[^.]+)")
+
+
 def _iceberg_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], dict[str, IntarsiaError]]:
     """List the Parquet files of the current snapshot of an Iceberg table.
 
@@ -212,8 +216,11 @@ def _iceberg_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], d
     Raises:
         FileNotFoundError: If there are none.
     """
+    table, is_ref = f"{name}.data_files", _REF.fullmatch(name)
+    if is_ref and not spark.catalog.tableExists(table):  # a table may have the name of a branch
+        table = f"{is_ref[1]}.data_files.{is_ref[2]}"
     rows = spark.sql(
-        f"SELECT file_path, file_size_in_bytes, key_metadata IS NOT NULL FROM {name}.data_files "
+        f"SELECT file_path, file_size_in_bytes, key_metadata IS NOT NULL FROM {table} "
         "WHERE lower(file_format) = 'parquet'"
     ).collect()
     if not rows:
