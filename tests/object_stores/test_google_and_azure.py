@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -73,10 +74,10 @@ def test_one_request_lists_a_folder_and_one_reads_an_object(lake, url):
     with lake.recording() as recording:
         table = ia.open(f"{url}/{FOLDER}/")
         assert table.scan("a = 57").to_arrow()["a"].to_pylist() == [57]
-    assert recording.methods == {"LIST": 1, "GET": NUM_OBJECTS + 1}
+    assert recording.methods == {"LIST": 1, "GET": NUM_OBJECTS}
     with lake.recording() as recording:
         assert ia.open(f"{url}/{FOLDER}/5.parquet").count("a = 57") == 1
-    assert recording.methods == {"HEAD": 1, "GET": 2}
+    assert recording.methods == {"HEAD": 1, "GET": 1}
     assert all(one.stop - one.start <= 64 << 10 for one in recording.gets())
 
 
@@ -102,6 +103,8 @@ def test_an_unchanged_object_is_not_read_again(lake, url):
 
 
 def test_an_object_that_is_replaced_while_it_is_read(lake, url):
+    numbers = np.random.default_rng(0).integers(100, 1 << 60, 20_000)  # more than is read with the footer
+    lake.put(f"{FOLDER}/5.parquet", parquet([57, *numbers]))
     scan = ia.open(f"{url}/{FOLDER}/").scan("a = 57")
     lake.put(f"{FOLDER}/5.parquet", parquet(range(57, 67)))
     with pytest.raises(ia.ReplacedWhileReadError) as caught:

@@ -262,6 +262,7 @@ class JoinedInput(ParquetInput):
         self.joined = joined
         self._joined_source = _JoinedSource(joined)
         super().__init__(self._joined_source, joined, page_checksums=joined.parts[0].page_checksums)
+        self._known: Mapping[int, tuple[int, bytes]] = {}
 
     @property
     def ignored(self) -> list[Ignored]:
@@ -295,11 +296,18 @@ class JoinedInput(ParquetInput):
         Args:
             parts: For some files, by ordinal, an offset in the file and the bytes that begin there.
         """
+        self._known = parts
         known: dict[ByteRange, bytes] = {}
         for part, (offset, data) in parts.items():
             start = self.joined.starts[part] + offset
             known[ByteRange(start, start + len(data))] = data
         self.source.keep_known(known)
+
+    def again(self, parts: Sequence[int]) -> JoinedInput:
+        """Return the same files as another input, which keeps only the known bytes of some of them."""
+        found = JoinedInput(self.joined)
+        found.keep_known({part: self._known[part] for part in parts if part in self._known})
+        return found
 
     def keep_indexes(self) -> None:
         """Keep nothing: the indexes of most files are not near the end of the last one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -24,7 +24,7 @@ from intarsia.lake.axes import AxisPlan, Members, axes, read_footers
 from intarsia.lake.index.of_table import FamilyFiles, KnownFiles
 from intarsia.lake.index.proofs import FamilyProofs, answer_files
 from intarsia.lake.planning import PlannedPart, TableQuery
-from intarsia.lake.snapshot import Snapshot, Tail
+from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.file_plan import plan_file
 from intarsia.read.file_rows import FileOutcome
@@ -205,39 +205,31 @@ class Planner:
         footers = read_footers(
             self._snapshot, files, self._table.footers_at_once, makes_requests=makes_requests
         )
-        waiting: dict[tuple[str, Hashable], Tail] = {}
         with contextlib.suppress(ObjectStoreError), contextlib.closing(footers):  # raised when they are read
             for members in axes(footers):
-                yield from self._axis(members, waiting, reads=reads)
-        self._table.cache.drop_tails()
-        for (path, identity), tail in waiting.items():
-            self._table.cache.put_tail(path, identity, tail)
+                yield from self._axis(members, reads=reads)
 
-    def _axis(
-        self, members: Members, waiting: dict[tuple[str, Hashable], Tail], *, reads: bool
-    ) -> Iterator[AxisPlan]:
+    def _axis(self, members: Members, *, reads: bool) -> Iterator[AxisPlan]:
         """Plan an axis, without the files that have no rows, are damaged or were replaced.
 
         Args:
             members: The files.
-            waiting: Gets the ends of the objects that are planned by themselves, when they are opened.
             reads: See `planned`.
         """
         cache = self._table.cache
         members = {ordinal: one for ordinal, one in members.items() if one.metadata.footer.num_rows}
-        tails = {
-            ordinal: cache.take_tail(one.metadata.path, one.identity)
-            for ordinal, one in members.items()
-            if one.is_remote
-        }
         for _ in range(_MAX_TRIES):
             if len(members) < 2:
                 return
             file: JoinedInput | None = None
             try:
                 file = JoinedInput(cache.join(list(members.values())))
-                ends = enumerate(map(tails.get, members))
-                file.keep_known({position: tail for position, tail in ends if tail is not None})
+                ends = {
+                    position: cache.tail_of(one.metadata.path, one.identity)
+                    for position, one in enumerate(members.values())
+                    if one.is_remote
+                }
+                file.keep_known({position: tail for position, tail in ends.items() if tail is not None})
                 planned = self._planned_axis(members, file, reads=reads)
             except (ObjectStoreError, TimeoutError):
                 raise
@@ -259,11 +251,11 @@ class Planner:
             except PredicateError:  # opening the files raises it
                 return
             else:
-                is_alone = planned.is_left & ~planned.is_planned if reads and tails else ()
-                for ordinal, one in itertools.compress(members.items(), is_alone):
-                    tail = tails.get(ordinal)
-                    if tail is not None:
-                        waiting[one.metadata.path, one.identity] = tail
+                if ends:
+                    for one in itertools.compress(members.values(), ~planned.is_left):
+                        cache.take_tail(one.metadata.path, one.identity)
+                    left = np.flatnonzero(planned.is_left).tolist()
+                    planned = replace(planned, query=replace(planned.query, file=file.again(left)))
                 yield planned
                 return
 

@@ -170,7 +170,8 @@ class Stretch:
         among = np.zeros(len(self.axis.ordinals), dtype=bool)
         among[self.positions] = True
         query, plan = self.axis.of_files(among, self.entries)
-        query = replace(query, file=JoinedInput(self.axis.joined))  # what it keeps is dropped with it
+        assert isinstance(query.file, JoinedInput)
+        query = replace(query, file=query.file.again(self.positions))  # what it keeps is dropped with it
         if query.file.source.coalesce_bytes:
             plan = _prefetch(query, plan)
         is_counted = counts_certain and not plan.certain.is_empty

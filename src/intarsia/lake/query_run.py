@@ -113,6 +113,8 @@ class QueryRun:
             raise
         finally:
             report.add_time(started)
+            if self._table.has_objects:  # the ends of objects that were not opened
+                self._table.cache.drop_tails()
             notes = dict.fromkeys(report.ignored)
             for opened in self._waiting:
                 notes |= dict.fromkeys(opened.query.file.ignored)
@@ -223,8 +225,6 @@ class QueryRun:
         """Yield plans of the files to open; with a limit, first of those that may suffice, one by one."""
         table = self._table
         files, known = planner.planned(survivors, reads=not self._is_limited)
-        if table.has_objects:
-            table.cache.drop_tails()
         if self._is_limited:
             num_first = len(files) if self._binder.predicate is None else FIRST_FILES
             first = [table.files[ordinal] for ordinal in files[:num_first]]

@@ -14,7 +14,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput, read_raw_footer
@@ -180,11 +180,12 @@ class TableCache:
             return
         num_bytes = footer_start - start
         if self.bytes_of(_TAIL) + num_bytes <= self._max_tail_bytes:
-            self.put_tail(source.path, source.identity, Tail(start, source.read(start, footer_start)))
+            tail = Tail(start, source.read(start, footer_start))
+            self.put(_TAIL, source.path, source.identity, tail, num_bytes)
 
-    def put_tail(self, path: str, identity: Hashable, tail: Tail) -> None:
-        """Keep the end of an object until it is opened."""
-        self.put(_TAIL, path, identity, tail, len(tail.data))
+    def tail_of(self, path: str, identity: Hashable) -> Tail | None:
+        """Return the end of an object; None if there is none, or if the object has changed."""
+        return cast("Tail | None", self.get(_TAIL, path, identity))
 
     def take_tail(self, path: str, identity: Hashable | None) -> Tail | None:
         """Remove the end of an object; return None if there is none, or if the object has changed."""

@@ -124,6 +124,7 @@ class FilePlanner:
                 with closing(plans):
                     for ordinal, (entry, future) in zip(possible, plans, strict=True):
                         found[ordinal] = self._planned(ordinal, entry, future, snapshot)
+            table.cache.drop_tails()
             for ordinal in () if self.plans_replaced else found:
                 file = table.files[ordinal]
                 if not snapshot.is_as_listed(file):
