@@ -180,6 +180,9 @@ OBJECTS_AT_ONCE = 64
 #: With a limit and a predicate, this many files are planned and read one by one, the others together.
 FIRST_FILES = 8
 
+#: With a limit, the footers of this many files are planned together, and then of more, up to an axis.
+FIRST_PLANNED = 64
+
 #: A lake index is updated automatically if it lacks at most this many files, or this part of them.
 MAX_REFRESHED_FILES = 32
 REFRESHED_PART = 10

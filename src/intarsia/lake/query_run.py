@@ -26,7 +26,7 @@ from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FailedFile, ScanReport, warn_caller, warn_of_failed, warn_of_ignored
 from intarsia.read.totals import Totals
 from intarsia.read.trace import QueryTrace
-from intarsia.tuning import CONCURRENT_BYTES, FIRST_FILES
+from intarsia.tuning import AXIS_FILES, CONCURRENT_BYTES, FIRST_FILES, FIRST_PLANNED, FIRST_ROWS_GROWTH
 
 #: What happens to damaged and missing files: an error, or they are skipped with one warning.
 OnError: TypeAlias = Literal["raise", "skip"]
@@ -214,6 +214,13 @@ class QueryRun:
                             if opened.among is None:
                                 snapshot.remember(entry, query.file)
 
+    def _divided(self, files: Sequence[int]) -> Iterator[Sequence[int]]:
+        """Yield the files to plan together: all, or more and more of them if there is a limit."""
+        start, size = 0, FIRST_PLANNED if self._is_limited else max(len(files), 1)
+        while start < len(files):
+            yield files[start : start + size]
+            start, size = start + size, min(FIRST_ROWS_GROWTH * size, AXIS_FILES)
+
     def _portions(
         self,
         planner: Planner,
@@ -223,18 +230,21 @@ class QueryRun:
         is_alone: IsAlone | None,
     ) -> Iterator[Generator[Planned, None, None]]:
         """Yield plans of the files to open; with a limit, first of those that may suffice, one by one."""
-        table = self._table
-        files, known = planner.planned(survivors, reads=not self._is_limited)
+        table, num_first = self._table, 0
         if self._is_limited:
-            num_first = len(files) if self._binder.predicate is None else FIRST_FILES
-            first = [table.files[ordinal] for ordinal in files[:num_first]]
-            yield plan(first, at_once=1, does=Ahead.PLAN, known=known)
-            files, known = planner.planned(files[num_first:])
-        left = list(map(table.files.__getitem__, files))
-        at_once = min(table.files_at_once, max(len(left), 1))
-        num_bytes = sum(map(attrgetter("read_bytes"), known.values()))
-        if not table.has_objects and len(known) == len(left) and num_bytes < CONCURRENT_BYTES:
-            at_once = 1
-        share = num_bytes // at_once
-        items = left if is_alone is None or not known else stretches(left, known, share, is_alone)
-        yield plan(items, at_once=at_once, does=does, known=known)
+            num_first = len(survivors) if self._binder.predicate is None else FIRST_FILES
+        for portion in self._divided(survivors):
+            files, known = planner.planned(portion, reads=not num_first)
+            if num_first:
+                first = [table.files[ordinal] for ordinal in files[:num_first]]
+                yield plan(first, at_once=1, does=Ahead.PLAN, known=known)
+                files, known = planner.planned(files[num_first:])
+                num_first -= len(first)
+            left = list(map(table.files.__getitem__, files))
+            at_once = min(table.files_at_once, max(len(left), 1))
+            num_bytes = sum(map(attrgetter("read_bytes"), known.values()))
+            if not table.has_objects and len(known) == len(left) and num_bytes < CONCURRENT_BYTES:
+                at_once = 1
+            share = num_bytes // at_once
+            items = left if is_alone is None or not known else stretches(left, known, share, is_alone)
+            yield plan(items, at_once=at_once, does=does, known=known)

@@ -136,3 +136,14 @@ def test_many_files_that_are_left_are_planned_together(lake):
 
     few, many = scanned(20), scanned(40)
     assert (many - few) / 20 < 950  # a file that is planned alone takes about 1,500
+
+
+def test_a_limit_reads_the_footers_of_the_files_that_may_suffice(tmp_path):
+    """The footers of all files were read from the lake index, also if the first file had the rows."""
+    linked_lake(tmp_path / "lake", 300)
+    scans = {limit: ia.open(tmp_path / "lake").scan("user >= 0", limit=limit) for limit in (1, 7000, 30_001)}
+    for limit, scan in scans.items():
+        assert scan.to_arrow().num_rows == min(limit, 300 * 100)
+    assert scans[1].report.requests <= 64 + 15
+    assert scans[7000].report.requests <= (64 + 128) + 128 + 15
+    assert scans[30_001].report.files_read == 300
