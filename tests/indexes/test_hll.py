@@ -4,6 +4,7 @@ import datetime as dt
 import itertools
 import subprocess
 import sys
+import tracemalloc
 from decimal import Decimal
 
 import datasketches
@@ -111,6 +112,23 @@ def test_bytes_that_are_not_text_are_hashed_like_text():
     assert counter.estimate == pytest.approx(alone.estimate, abs=3)
     counter.merge(alone)
     assert counter.estimate == pytest.approx(alone.estimate, rel=0.02)
+
+
+@pytest.mark.parametrize("data_type", [pa.timestamp("us"), pa.string()])
+def test_the_memory_of_counting_does_not_grow_with_the_values(data_type):
+    """All distinct values of a row group were objects of Python at the same time."""
+    values = pa.array(np.arange(1_000_000)).cast(data_type)
+    counter, parts = DistinctCounter(12), DistinctCounter(12)
+    tracemalloc.start()
+    try:
+        counter.add(values)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 24 << 20
+    for start in range(0, len(values), 499_999):
+        parts.add(values.slice(start, 499_999))
+    assert parts.estimate == counter.estimate
 
 
 @pytest.mark.parametrize("union", [8, 12, 21])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -16,6 +16,9 @@ from intarsia.arrow.comparison import sortable_type
 from intarsia.errors import UnsupportedFeatureError
 
 MIN_LG_CONFIG_K, MAX_LG_CONFIG_K = 4, 21
+
+#: The distinct values of this many values are found at a time.
+_PART_ROWS = 1 << 18
 
 
 class DistinctCounter:
@@ -41,8 +44,8 @@ class DistinctCounter:
 
     def add(self, values: pa.Array) -> None:
         """Count values of a comparison type, except nulls."""
-        for hashed in _pieces(_hashed(values)):
-            distinct = pc.unique(hashed).drop_null()
+        for part in _parts(values):
+            distinct = pc.unique(_hashed(part)).drop_null()
             if pa.types.is_binary(distinct.type):
                 lengths = pc.binary_length(distinct)
                 self.has_empty |= bool(pc.any(pc.equal(lengths, 0)).as_py())
@@ -149,7 +152,7 @@ def is_counted(data_type: pa.DataType) -> bool:
     )
 
 
-def _hashed(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def _hashed(values: pa.Array) -> pa.Array:
     """Convert values to int64, float64 or binary, in which they are hashed."""
     data_type = values.type
     if pa.types.is_floating(data_type):
@@ -166,8 +169,11 @@ def _hashed(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return values.cast(pa.int64())
 
 
-def _pieces(values: pa.Array | pa.ChunkedArray) -> Iterable[pa.Array]:
-    return values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+def _parts(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
+    """Yield parts of which the distinct values fit into caches: they become objects of Python."""
+    for piece in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
+        for start in range(0, len(piece), _PART_ROWS):
+            yield piece.slice(start, _PART_ROWS)
 
 
 # --- serialized sketches ---------------------------------------------------------------------------------
