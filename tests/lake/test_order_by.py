@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
@@ -153,6 +155,19 @@ def test_the_bounds_of_all_columns_of_the_order_skip(tmp_path, order, row, where
     assert scan.to_arrow()["y"].to_pylist() == rows["y"].to_pylist()[:3]
     assert scan.report.rows_candidate <= 100
     assert max(pages_read(scan).values()) <= 2
+
+
+@pytest.mark.parametrize("num_columns", [15, 16, 17, 60, 200])
+def test_an_order_of_many_columns(tmp_path, num_columns):
+    """The condition on rows that can precede the found ones was nested too deeply from 51 columns on."""
+    random = np.random.default_rng(num_columns)
+    names = [f"c{ordinal}" for ordinal in range(num_columns)]
+    columns = [np.full(40, 7) for _ in names[2:]] + [random.integers(0, 4, 40), random.permutation(40)]
+    rows = pa.table(dict(zip(names, columns, strict=True)))
+    pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=10)
+    order = [(name, ("ascending", "descending")[place % 2]) for place, name in enumerate(names)]
+    found = ia.open(tmp_path).scan(order_by=order, limit=5).to_arrow()
+    assert found.equals(rows.sort_by(order).slice(0, 5))
 
 
 def test_an_order_needs_a_limit_and_a_column_of_values(tmp_path):

@@ -23,6 +23,9 @@ from intarsia.records import dataclass
 from intarsia.rows.bounds import Bounds
 from intarsia.rows.selection import Rows
 
+#: Only the first columns of an order exclude rows: few rows have equal values of so many.
+_MAX_COMPARED = 16
+
 #: Granules without bounds, or with values that precede all numbers, are read before granules with bounds, and
 #: granules of nulls after them, unless nulls come first.
 _UNBOUNDED, _BOUNDED, _NULLS = 0, 1, 2
@@ -90,10 +93,11 @@ class SortKey:
         """Return the condition that a row can come before a row with values of the columns of the order.
 
         In a descending order, each row with NaN in the first column matches unless there is none to read: the
-        rows that are read show which row groups have no NaN.
+        rows that are read show which row groups have no NaN. Rows with the same values of many columns match.
         """
-        better: Predicate = Constant(False)
-        for key, value in reversed(list(zip((self, *self.then), values, strict=True))):
+        keys = (self, *self.then)[:_MAX_COMPARED]
+        better: Predicate = Constant(len(keys) < len(values))
+        for key, value in reversed(list(zip(keys, values, strict=False))):
             before, same = (key._precedes(value, is_strict=strict) for strict in (True, False))
             if better == Constant(False):
                 better = before
