@@ -268,3 +268,23 @@ def test_row_groups_with_scattered_rows_are_read_together(tmp_path):
 
     few, many = calls_with(16), calls_with(32)
     assert many - few <= 16 * 760
+
+
+def test_few_rows_of_large_row_groups_are_read_together(tmp_path):
+    """Only the pages that are read limit how many row groups are a run."""
+    path = tmp_path / "f.parquet"
+    random = np.random.default_rng(5)
+    num_rows = 1_200_000
+    table = pa.table({"id": np.arange(num_rows), "a": random.random(num_rows), "b": random.random(num_rows)})
+    options = {"write_page_index": True, "max_rows_per_page": 1_000, "use_dictionary": False}
+    pq.write_table(table, path, row_group_size=100_000, **options)
+    opened = ia.open(path)
+
+    def scan(num_groups):
+        wanted = [100_000 * group + 77_777 for group in range(num_groups)]
+        found = opened.scan(f"id IN ({', '.join(map(str, wanted))})").to_arrow()
+        assert found.equals(table.take(wanted))
+
+    scan(12)
+    few, many = calls(lambda: scan(2)), calls(lambda: scan(12))
+    assert many - few <= 10 * 850

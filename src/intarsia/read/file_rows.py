@@ -158,10 +158,8 @@ class PlanReader:
         query = self._query
         runs = Runs(query, self._plan, rows, takes_all=at_once > 1 and limit is None)
         at_once = min(at_once, len(runs.groups)) if limit is None else 1
-        if at_once > 1 and not query.file.source.coalesce_bytes:
-            with query.file.named_errors():
-                at_once = at_once if query.estimated_bytes(rows) >= CONCURRENT_BYTES else 1
-        if at_once > 1:
+        is_local = not query.file.source.coalesce_bytes
+        if at_once > 1 and not (is_local and runs.num_bytes < CONCURRENT_BYTES):
             found = ahead(lambda run: list(self.read(run, rows)), runs, at_once)
             with contextlib.closing(found):
                 for _, future in found:

@@ -35,7 +35,13 @@ from intarsia.read.file_plan import (
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, coalesce
-from intarsia.tuning import ISLAND_BYTES, ISLAND_GROUPS, ITERATED_ROWS, RUN_BYTES, RUN_ROWS
+from intarsia.tuning import (
+    ISLAND_BYTES,
+    ISLAND_GROUPS,
+    ITERATED_ROWS,
+    RUN_BYTES,
+    RUN_ROWS,
+)
 
 #: How a row group can be read with others: not at all, whole chunks, or pages.
 _ALONE, _CHUNKS, _PAGES = range(3)
@@ -157,19 +163,32 @@ class Runs:
         """The end of each sequence of row groups that are read in the same way."""
         return _stretch_ends(self._kind * 2 + self._is_proven)
 
+    @property
+    def num_bytes(self) -> int:
+        """Approximate number of bytes to read, the larger of compressed and uncompressed ones."""
+        return int(self._bytes[-1])
+
     @cached_property
     def _bytes(self) -> Int64s:
-        """Bytes of the row groups before each position: the larger of compressed and uncompressed sizes."""
-        total = np.zeros(len(self.groups), dtype=np.int64)
+        """Bytes to read of the row groups before each position; each range of rows may end within a page."""
+        rows, edges, groups = self._rows, self._edges, self.groups
+        num_ranges = rows.starts.searchsorted(edges[1:]) - rows.stops.searchsorted(edges[:-1], side="right")
+        share = rows.count_between(edges)[groups] / np.diff(edges)[groups]
+        total = np.zeros(len(groups), dtype=np.int64)
         for outlines in self._outlines:
-            chunk_bytes = np.maximum(outlines.uncompressed_bytes, outlines.stops - outlines.starts)
-            total += np.minimum(chunk_bytes[self.groups], RUN_BYTES)
+            chunk_bytes = np.maximum(outlines.uncompressed_bytes, outlines.stops - outlines.starts)[groups]
+            data_pages = np.maximum(outlines.data_pages[groups], 1)  # all of them, if their number is unknown
+            dictionary_bytes = (outlines.first_pages - outlines.starts)[groups]
+            pages_bytes = chunk_bytes * np.minimum(share + num_ranges[groups] / data_pages, 1)
+            total += np.clip(
+                dictionary_bytes + pages_bytes.astype(np.int64), 0, np.minimum(chunk_bytes, RUN_BYTES)
+            )
         return np.concatenate([[0], np.cumsum(total)])
 
     @cached_property
     def _num_rows(self) -> Int64s:
-        """Number of rows in the row groups before each position."""
-        return np.concatenate([[0], np.cumsum(np.diff(self._edges)[self.groups])])
+        """Number of rows to read in the row groups before each position."""
+        return np.concatenate([[0], np.cumsum(self._rows.count_between(self._edges)[self.groups])])
 
 
 def run_of_group(query: FileQuery, plan: FilePlan, group: int, rows: RowSelection) -> Run:
