@@ -396,6 +396,11 @@ def test_a_log_that_cannot_be_read(tmp_path):
         (RuntimeError(), CorruptFileError, "unreadable-log"),
         (ValueError("a value"), CorruptFileError, "unreadable-log"),
         (NotImplementedError("a type"), UnsupportedFeatureError, "unsupported-by-library"),
+        (
+            deltalake.exceptions.DeltaError("Unsupported table features required: [TypeWidening]"),
+            UnsupportedFeatureError,
+            "unsupported-by-library",
+        ),
         (PermissionError("refused"), ObjectStoreError, "store-failed"),
     ],
 )

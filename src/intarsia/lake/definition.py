@@ -285,13 +285,14 @@ def translated_errors(library: str, part: str, path: str, reason: str) -> Iterat
         yield
     except (IntarsiaError, MemoryError):
         raise
-    except (NotImplementedError, ImportError) as error:
-        raise UnsupportedFeatureError(
-            f"{library} does not support {part}: {_cause(error)}; read it with the engine that wrote it",
-            reason="unsupported-by-library",
-            path=path,
-        ) from error
     except Exception as error:
+        # deltalake has no class for features of the protocol that it lacks
+        if isinstance(error, NotImplementedError | ImportError) or "Unsupported table features" in str(error):
+            raise UnsupportedFeatureError(
+                f"{library} does not support {part}: {_cause(error)}; read it with the engine that wrote it",
+                reason="unsupported-by-library",
+                path=path,
+            ) from error
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise ObjectStoreError(_cause(error), reason="store-failed", path=path) from error
         raise CorruptFileError(
