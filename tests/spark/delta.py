@@ -763,8 +763,11 @@ def check_jobs(spark):
     spark.sql("DELETE FROM of_jobs")
     with pytest.raises(FileNotFoundError, match="current snapshot"):
         ias.index(spark, "of_jobs", indexes, progress=False)
-    with pytest.raises(ia.UnsupportedFeatureError):  # it would count deleted rows
-        ias.aggregate(spark, "of_jobs", "count(*)")
+    for one in ("of_jobs", "jobs", table):  # they would count deleted rows
+        for job, what in ((ias.aggregate, "count(*)"), (ias.approx_distinct, "u")):
+            with pytest.raises(ia.UnsupportedFeatureError) as caught:
+                job(spark, one, what, progress=False)
+            assert caught.value.reason == "not-a-parquet-table"
     spark.sql("DROP TABLE of_jobs")
 
 
