@@ -1,5 +1,7 @@
 """`ias.aggregate`, compared with `Table.aggregate` and with Spark."""
 
+import deltalake
+import pyarrow as pa
 import pytest
 
 import intarsia as ia
@@ -120,3 +122,13 @@ def test_texts_that_are_refused(spark, lake, text, reason):
     with pytest.raises(PredicateError) as caught:
         ias.aggregate(spark, lake, text)
     assert caught.value.reason == reason
+
+
+def test_the_folder_of_a_delta_table_is_counted_with_a_warning(spark, tmp_path):
+    """In a session that does not read Delta, its files are those of a folder."""
+    folder = str(tmp_path / "table")
+    deltalake.write_deltalake(folder, pa.table({"id": [1, 2]}))
+    deltalake.write_deltalake(folder, pa.table({"id": [3, 4, 5]}), mode="overwrite")
+    for job, what in ((ias.aggregate, "count(*)"), (ias.approx_distinct, "id")):
+        with pytest.warns(ia.IntarsiaWarning, match="Delta"):
+            job(spark, folder, what, progress=False)

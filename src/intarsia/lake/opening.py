@@ -75,6 +75,15 @@ def has_delta_log(folder: str) -> bool:
         return False
 
 
+def warn_of_delta_log(folder: str) -> None:
+    """Warn that a folder, whose files are all read, is that of a Delta table."""
+    if has_delta_log(folder):
+        warn_caller(
+            f"{folder}: this is the folder of a Delta table, and files that the table has dropped are "
+            f"read as well; open 'delta+{folder}' instead"
+        )
+
+
 def _loaded(module: str, name: str) -> Any:
     """Return a class of a module that is imported; without it, no object is an instance."""
     found = sys.modules.get(module)
@@ -172,11 +181,8 @@ def open(
         return table(files, schema_of=schema, partition_types=partition_types)
     with applied(None if seconds is None else Deadline(seconds)):
         listed = find_files(cast(Paths, source), storage_options)
-    if listed.root is not None and has_delta_log(listed.root):
-        warn_caller(
-            f"{listed.root}: this is the folder of a Delta table, and files that the table has dropped are "
-            f"read as well; open 'delta+{listed.root}' instead"
-        )
+    if listed.root is not None:
+        warn_of_delta_log(listed.root)
     return table(
         listed.files,
         listed.others,
