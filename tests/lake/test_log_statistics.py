@@ -85,6 +85,45 @@ def check(table, rows, tmp_path, source, conditions=CONDITIONS):
     return num_excluded
 
 
+def check_orders(table, rows, tmp_path):
+    """Compare the first rows with those of one file; return the number of opened files of all orders."""
+    pq.write_table(rows, tmp_path / "plain.parquet", write_statistics=False)
+    plain, num_opened = ia.open(tmp_path / "plain.parquet"), 0
+    for name in rows.column_names:
+        for direction in ("ascending", "descending") if name != "r" else ():
+            order = [(name, direction), ("id", "descending")][: 1 if name == "id" else 2]
+            expected = plain.scan(columns=["id"], order_by=order, limit=3).to_arrow()
+            scan = table.scan(columns=["id"], order_by=order, limit=3)
+            assert scan.to_arrow()["id"].to_pylist() == expected["id"].to_pylist(), order
+            num_opened += scan.report.files_opened
+    return num_opened
+
+
+def test_the_first_rows_of_a_delta_table_are_in_the_best_files(tmp_path):
+    """Without a lake index, all files were opened: the log neither ordered nor excluded them."""
+    folder = tmp_path / "delta"
+    for part in range(7):
+        deltalake.write_deltalake(folder, rows_of(part, part * NUM_ROWS), mode="append")
+    delta = deltalake.DeltaTable(folder)
+    assert check_orders(ia.open(delta), delta.to_pyarrow_table(), tmp_path) < 22 * 7 / 2
+    for direction in ("ascending", "descending"):
+        scan = ia.open(delta).scan(order_by=[("id", direction)], limit=3)
+        assert scan.to_arrow().num_rows == 3
+        assert scan.report.files_opened == 1
+
+
+def test_the_first_rows_of_an_iceberg_table_are_in_the_best_files(tmp_path):
+    catalog = catalogs.SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w")
+    try:
+        catalog.create_namespace("db")
+        table = catalog.create_table("db.t", rows_of(0, 0).schema)
+        for part in range(7):
+            table.append(rows_of(part, part * NUM_ROWS))
+        assert check_orders(ia.open(table), table.scan().to_arrow(), tmp_path) < 22 * 7 / 2
+    finally:
+        catalog.close()
+
+
 def test_a_delta_table_with_a_history(tmp_path):
     folder = tmp_path / "delta"
     for part in range(7):

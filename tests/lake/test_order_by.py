@@ -45,6 +45,15 @@ def test_a_lake_index_excludes_files_without_opening_them(tmp_path):
     assert where.report.files_opened == 1
 
 
+@pytest.mark.parametrize(("direction", "first"), [("ascending", 0), ("descending", 19)])
+def test_partition_values_order_files_without_a_lake_index(tmp_path, direction, first):
+    for part in range(20):
+        write(tmp_path / f"part={part * 7 % 20}" / "rows.parquet", pa.table({"x": range(100)}))
+    scan = ia.open(tmp_path).scan(order_by=[("part", direction), ("x", "descending")], limit=2)
+    assert scan.to_pylist() == [{"x": 99, "part": first}, {"x": 98, "part": first}]
+    assert (scan.report.files_opened, scan.report.files_read) == (2, 1)  # each file may have one row
+
+
 def test_only_columns_of_the_result_are_returned(tmp_path):
     for part in range(2):
         rows = pa.table({"id": range(part * NUM_ROWS, (part + 1) * NUM_ROWS), "s": ["text"] * NUM_ROWS})

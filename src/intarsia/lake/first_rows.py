@@ -1,8 +1,9 @@
 """The first rows of a table in an order.
 
-The files that can contain them are searched in batches, the best first by the bounds in a lake index. The
-files of a batch with the same columns are searched as one. As soon as enough rows have been found, the worst
-of them excludes other files. The other columns are read only in the rows of the result.
+The files that can contain them are searched in batches, the best first by the bounds in a lake index or in
+the log of a table format, or by partition values. The files of a batch with the same columns are searched as
+one. As soon as enough rows have been found, the worst of them excludes other files. The other columns are
+read only in the rows of the result.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from intarsia.arrow.owned_rows import no_rows, take_rows
+from intarsia.arrow.owned_rows import no_rows, take_rows, take_values
 from intarsia.errors import (
     FormatError,
     IntarsiaError,
@@ -43,9 +45,17 @@ from intarsia.read.output_columns import OutputColumn, concat_rows
 from intarsia.read.report import ScanReport
 from intarsia.read.sort_key import Ranks, SortKey, TopRows
 from intarsia.rows.bounds import Bools
-from intarsia.rows.selection import RowSelection
+from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import reading_indexes
 from intarsia.tuning import AXIS_FILES
+
+
+class _Ranked(NamedTuple):
+    """Files that can be ordered before their footers are read."""
+
+    ranks: Ranks
+    files: Rows
+    num_rows: Rows
 
 
 class FirstRows:
@@ -92,28 +102,33 @@ class FirstRows:
         pending = np.zeros(len(table.files), dtype=bool)
         pending[self._planner.survivors()] = True
         known = snapshot.known
-        is_known = np.zeros_like(pending) if known is None else known.is_known
+        is_ranked = np.zeros_like(pending) if known is None else known.is_known.copy()
         members = [] if known is None else list(known.families)
+        ranked = [_Ranked(self._ranks(one), one.files, one.family.num_rows[one.within]) for one in members]
+        without_index = self._ranks_without_index(np.flatnonzero(~is_ranked))
+        if without_index is not None:
+            ranked.append(without_index)
+            is_ranked[:] = True
         threshold: Predicate | None = None
         num_searched = 0
         while pending.any():
             # each batch has as many files as all before it: single files take five times as long
-            batch = self._best_known(members, pending & is_known, num_searched)
+            batch = self._best(ranked, pending & is_ranked, num_searched)
             # the others have no bounds before their footers are read
-            batch = batch or np.flatnonzero(pending & ~is_known)[:AXIS_FILES].tolist()
+            batch = batch or np.flatnonzero(pending & ~is_ranked)[:AXIS_FILES].tolist()
             pending[batch] = False
             num_searched += len(batch)
             self._search(batch)
-            if (pending & ~is_known).any() and not self._top.num_missing:
-                rest = np.flatnonzero(pending & ~is_known)[:AXIS_FILES].tolist()
+            if (pending & ~is_ranked).any() and not self._top.num_missing:
+                rest = np.flatnonzero(pending & ~is_ranked)[:AXIS_FILES].tolist()
                 pending[rest] = False
                 self._search(rest)
             condition = self._top.condition
-            if condition is not None and condition != threshold and (pending & is_known).any():
+            if condition is not None and condition != threshold and (pending & is_ranked).any():
                 threshold = condition
-                binder, among = self._binder_of(condition), pending & is_known
+                binder, among = self._binder_of(condition), pending & is_ranked
                 left = Planner(table, binder, report, snapshot).survivors(among=among)
-                pending &= ~is_known
+                pending &= ~is_ranked
                 pending[left] = True
         table.cache.drop_tails()
 
@@ -122,30 +137,36 @@ class FirstRows:
 
     # --- the order of files ------------------------------------------------------------------------
 
-    def _best_known(self, members: Sequence[FamilyFiles], among: Bools, least: int) -> list[int]:
-        """Return the best files by the bounds in a lake index; see `SortKey.next_granules`.
+    def _best(self, ranked: Sequence[_Ranked], among: Bools, least: int) -> list[int]:
+        """Return the best files by what is known without their footers; see `SortKey.next_granules`.
 
         Args:
-            members: The files that the lake index knows.
+            ranked: The files that have ranks.
             among: The files that may be returned.
             least: The minimum number of files, if there are as many.
         """
-        parts: list[Ranks] = []
-        ordinals: list[np.ndarray] = []
-        num_rows: list[np.ndarray] = []
-        for one in members if among.any() else ():
-            parts.append(self._ranks(one))
-            ordinals.append(one.files)
-            num_rows.append(np.where(among[one.files], one.family.num_rows[one.within], 0))
         found: list[int] = []
-        if parts:
-            files, counts = np.concatenate(ordinals), np.concatenate(num_rows)
+        if ranked and among.any():
+            files = np.concatenate([one.files for one in ranked])
+            counts = np.concatenate([np.where(among[one.files], one.num_rows, 0) for one in ranked])
             missing = max(self._top.num_missing, 1)
             mean_rows = int(counts.sum()) // max(1, int(np.count_nonzero(counts)))
+            parts = [one.ranks for one in ranked]
             best = self._key.next_granules(parts, counts, missing, max(missing, least * mean_rows))
             found = files[best][:AXIS_FILES].tolist()
         # all others are files without rows
         return found or np.flatnonzero(among)[:AXIS_FILES].tolist()
+
+    def _ranks_without_index(self, files: Rows) -> _Ranked | None:
+        """Return the ranks of files that no lake index has; None without partition values and a log."""
+        path, log = self._key.column.path, self._table.log_statistics
+        partitions = self._table.partition_columns
+        num_rows = np.ones(len(files), dtype=np.int64) if log is None else np.maximum(log.num_rows[files], 1)
+        if path in partitions.values and path not in partitions.is_known:
+            values = take_values(partitions.values[path], files)
+            return _Ranked(self._key.ranks_of_values(values), files, num_rows)
+        bounds = None if log is None else log.bounds_of(path, self._key.type)
+        return None if bounds is None else _Ranked(self._key.ranks(bounds).take(files), files, num_rows)
 
     def _ranks(self, one: FamilyFiles) -> Ranks:
         unknown = self._key.unknown_ranks(len(one.files))

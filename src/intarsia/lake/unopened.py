@@ -243,15 +243,22 @@ class LogStatistics:
 
     def bounds(self, condition: Condition) -> Bounds | None:
         """Return the bounds of the column of a condition in each file; None if they cannot judge it."""
-        if condition.path not in self.columns:
+        data_type = None if isinstance(condition, BoundNull) else condition.type
+        return self.bounds_of(condition.path, data_type)
+
+    def bounds_of(self, path: Path, data_type: pa.DataType | None) -> Bounds | None:
+        """Return the bounds of a column in each file; None if values of a type do not compare with them.
+
+        Args:
+            data_type: The type; None if only nulls matter.
+        """
+        if path not in self.columns:
             return None
-        if condition.path not in self._converted:
-            column = self.columns[condition.path].parsed()
-            self._converted[condition.path] = column.low.type, self._convert(column)
-        data_type, bounds = self._converted[condition.path]
-        if isinstance(condition, BoundNull) or compares_alike(data_type, condition.type):
-            return bounds
-        return None
+        if path not in self._converted:
+            column = self.columns[path].parsed()
+            self._converted[path] = column.low.type, self._convert(column)
+        own_type, bounds = self._converted[path]
+        return bounds if data_type is None or compares_alike(own_type, data_type) else None
 
     def _convert(self, column: LogColumn) -> Bounds:
         num_files = len(self.num_rows)
