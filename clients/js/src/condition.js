@@ -25,6 +25,7 @@ export class Condition {
     this.values = operator === 'is null' ? [] : (operator === 'in' ? value : [value]).map((/** @type {any} */ one) => this.type.ofLiteral(one))
     if (['starts with', 'contains'].includes(operator) && !this.type.isText) throw new TypeError(`column '${column}' is not text, which '${operator}' needs`)
     if (operator === 'contains' || operator === 'starts with') this.values = [byteString(new TextEncoder().encode(value))]
+    this.among = new Set(this.values)
   }
 
   /** Whether the condition asks for single values. */
@@ -40,7 +41,7 @@ export class Condition {
     const one = /** @type {any} */ (key)
     switch (this.operator) {
       case '=': return one === value
-      case 'in': return this.values.includes(one) // 0 and -0 are the same
+      case 'in': return this.among.has(one) // 0 and -0 are the same
       case '<': return one < value
       case '<=': return one <= value
       case '>': return one > value

@@ -63,6 +63,22 @@ test('each page is decoded once, however many rows of it match', async () => {
   assert.ok(asked - before < 24, `${asked - before} ranges`)
 })
 
+test('a row is not compared with each of the values of a list', async context => {
+  const bytes = readFileSync(FILE)
+  const file = await open(new Source('memory', bytes.length, async (start, stop) => new Uint8Array(bytes.subarray(start, stop)).buffer))
+  let compared = 0
+  const { includes } = Array.prototype
+  context.after(() => { Array.prototype.includes = includes })
+  Array.prototype.includes = function (...values) {
+    compared += this.length
+    return includes.apply(this, values)
+  }
+  const where = [['small', 'in', Array.from({ length: 1000 }, (_, i) => i - 1000).concat([6, 7])]]
+  const { rows, report } = await file.scan({ where, columns: ['id'] })
+  assert.ok(rows.length > 0 && report.rows.candidates > 100)
+  assert.ok(compared < 1000, `${compared} values`)
+})
+
 test('a limit returns the first rows', async () => {
   const file = await open(URL_OF_FILE)
   const all = await file.scan({ where: [['small', '>', 100]], columns: ['id'] })
