@@ -1,8 +1,8 @@
 """The runs in which row groups are read, the pages that are read of a run for some rows, and their decoding.
 
 Planning and decoding a row group takes at least about a millisecond. Files of streaming writers may have
-thousands of small row groups, and a query of many files has as many. So pyarrow decodes up to a few megabytes
-of them in one call.
+thousands of small row groups, and a query of many files has as many. So up to a few megabytes of them are
+decoded in one call.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Runs:
 
     @cached_property
     def _bytes(self) -> Int64s:
-        """Bytes to read of the row groups before each position; each range of rows may end within a page."""
+        """Bytes to read of the row groups before each position, with a page for each range of rows."""
         rows, edges, groups = self._rows, self._edges, self.groups
         num_ranges = rows.starts.searchsorted(edges[1:]) - rows.stops.searchsorted(edges[:-1], side="right")
         share = rows.count_between(edges)[groups] / np.diff(edges)[groups]
