@@ -40,7 +40,6 @@ from intarsia.read.file_plan import (
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.file_rows import FileOutcome, Piece, read_rows
 from intarsia.read.pruner import PruneStep
-from intarsia.read.run_columns import Runs
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
@@ -324,7 +323,7 @@ def _read_small(query: FileQuery, plan: FilePlan) -> Iterable[Piece] | None:
     """Read the matching rows of a file; None if they are not small."""
     pieces: list[Piece] = []
     try:
-        if Runs(query, plan, plan.candidates, takes_all=True).num_bytes > SMALL_FILE_BYTES:
+        if query.page_bytes(plan.candidates) > SMALL_FILE_BYTES:
             return None
         pieces.extend(read_rows(query, plan))
     except Exception as error:  # noqa: BLE001  raised when the rows are taken

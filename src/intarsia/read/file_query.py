@@ -275,6 +275,35 @@ class FileQuery:
         shares = counts / np.maximum(1, edges[1:] - edges[:-1])
         return np.asarray(np.maximum(known, 0) * shares, dtype=np.int64)
 
+    def page_bytes(self, rows: RowSelection) -> int:
+        """Estimate the bytes of the pages with some rows; see `page_bytes_by_group`."""
+        return int(self.page_bytes_by_group(rows).sum())
+
+    def page_bytes_by_group(self, rows: RowSelection) -> npt.NDArray[np.int64]:
+        """Estimate the bytes of the pages with some rows, and of dictionary pages, for each row group.
+
+        They are the larger of compressed and uncompressed bytes. Each range of rows counts as a page more.
+        """
+        edges, (chunks, pages, dictionaries) = self.file.footer.row_group_starts, self._group_pages
+        num_ranges = rows.starts.searchsorted(edges[1:]) - rows.stops.searchsorted(edges[:-1], side="right")
+        shares = rows.count_between(edges) / np.maximum(1, edges[1:] - edges[:-1])
+        found = np.minimum(dictionaries + chunks * shares + pages * num_ranges, chunks)
+        return np.where(num_ranges > 0, found, 0).astype(np.int64)
+
+    @cached_property
+    def _group_pages(self) -> npt.NDArray[np.float64]:
+        """Bytes of the chunks, of a data page of each of them, and of their dictionary pages by row group."""
+        key = ("pages by row group", *map(_ORDINAL, self.leaves))
+        return self.file.metadata.derived(key, self._add_up_pages)
+
+    def _add_up_pages(self) -> npt.NDArray[np.float64]:
+        total = np.zeros((3, len(self.file.footer.row_group_starts) - 1))
+        for outlines in self.file.metadata.outlines(self.leaves):
+            chunks = np.maximum(outlines.uncompressed_bytes, outlines.stops - outlines.starts)
+            pages = chunks / np.maximum(outlines.data_pages, 1)  # all of it, if their number is unknown
+            total += np.maximum(0, [chunks, pages, outlines.first_pages - outlines.starts])
+        return total
+
     def column_bytes(self, path: Path) -> int:
         """Return the size of a column in the file in bytes; 0 for a constant column."""
         leaves = leaves_under(self.file, [path])

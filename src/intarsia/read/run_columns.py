@@ -163,27 +163,10 @@ class Runs:
         """The end of each sequence of row groups that are read in the same way."""
         return _stretch_ends(self._kind * 2 + self._is_proven)
 
-    @property
-    def num_bytes(self) -> int:
-        """Approximate number of bytes to read, the larger of compressed and uncompressed ones."""
-        return int(self._bytes[-1])
-
     @cached_property
     def _bytes(self) -> Int64s:
-        """Bytes to read of the row groups before each position, with a page for each range of rows."""
-        rows, edges, groups = self._rows, self._edges, self.groups
-        num_ranges = rows.starts.searchsorted(edges[1:]) - rows.stops.searchsorted(edges[:-1], side="right")
-        share = rows.count_between(edges)[groups] / np.diff(edges)[groups]
-        total = np.zeros(len(groups), dtype=np.int64)
-        for outlines in self._outlines:
-            chunk_bytes = np.maximum(outlines.uncompressed_bytes, outlines.stops - outlines.starts)[groups]
-            data_pages = np.maximum(outlines.data_pages[groups], 1)  # all of them, if their number is unknown
-            dictionary_bytes = (outlines.first_pages - outlines.starts)[groups]
-            pages_bytes = chunk_bytes * np.minimum(share + num_ranges[groups] / data_pages, 1)
-            total += np.clip(
-                dictionary_bytes + pages_bytes.astype(np.int64), 0, np.minimum(chunk_bytes, RUN_BYTES)
-            )
-        return np.concatenate([[0], np.cumsum(total)])
+        """Bytes of the pages to read of the row groups before each position."""
+        return np.concatenate([[0], np.cumsum(self._query.page_bytes_by_group(self._rows)[self.groups])])
 
     @cached_property
     def _num_rows(self) -> Int64s:
