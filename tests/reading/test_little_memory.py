@@ -34,7 +34,8 @@ for act in (
     try:
         act()
     except Exception as error:
-        print(type(error).__name__)
+        # that of Python or of pyarrow: which of them allocates first differs from process to process
+        print("MemoryError" if isinstance(error, MemoryError) else type(error).__name__)
 """
 
 
@@ -43,4 +44,4 @@ def test_too_little_memory_is_not_a_defect_of_the_file(tmp_path):
     path = tmp_path / "large.parquet"
     rows = pa.table({"x": np.zeros(1 << 24, np.int64)})
     pq.write_table(rows, path, compression="zstd", use_dictionary=False, row_group_size=1 << 24)
-    assert run(PROGRAM, path).split() == ["ArrowMemoryError"] * 4
+    assert run(PROGRAM, path).split() == ["MemoryError"] * 4
