@@ -85,6 +85,20 @@ def check(table, rows, tmp_path, source, conditions=CONDITIONS):
     return num_excluded
 
 
+def delta_of_parts(folder):
+    for part in range(7):
+        deltalake.write_deltalake(folder, rows_of(part, part * NUM_ROWS), mode="append")
+    return deltalake.DeltaTable(folder)
+
+
+def iceberg_of_parts(catalog):
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", rows_of(0, 0).schema)
+    for part in range(7):
+        table.append(rows_of(part, part * NUM_ROWS))
+    return table
+
+
 def check_orders(table, rows, tmp_path):
     """Compare the first rows with those of one file; return the number of opened files of all orders."""
     pq.write_table(rows, tmp_path / "plain.parquet", write_statistics=False)
@@ -102,9 +116,7 @@ def check_orders(table, rows, tmp_path):
 def test_the_first_rows_of_a_delta_table_are_in_the_best_files(tmp_path):
     """Without a lake index, all files were opened: the log neither ordered nor excluded them."""
     folder = tmp_path / "delta"
-    for part in range(7):
-        deltalake.write_deltalake(folder, rows_of(part, part * NUM_ROWS), mode="append")
-    delta = deltalake.DeltaTable(folder)
+    delta = delta_of_parts(folder)
     assert check_orders(ia.open(delta), delta.to_pyarrow_table(), tmp_path) < 22 * 7 / 2
     for direction in ("ascending", "descending"):
         scan = ia.open(delta).scan(order_by=[("id", direction)], limit=3)
@@ -115,10 +127,7 @@ def test_the_first_rows_of_a_delta_table_are_in_the_best_files(tmp_path):
 def test_the_first_rows_of_an_iceberg_table_are_in_the_best_files(tmp_path):
     catalog = catalogs.SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w")
     try:
-        catalog.create_namespace("db")
-        table = catalog.create_table("db.t", rows_of(0, 0).schema)
-        for part in range(7):
-            table.append(rows_of(part, part * NUM_ROWS))
+        table = iceberg_of_parts(catalog)
         assert check_orders(ia.open(table), table.scan().to_arrow(), tmp_path) < 22 * 7 / 2
     finally:
         catalog.close()
@@ -126,9 +135,7 @@ def test_the_first_rows_of_an_iceberg_table_are_in_the_best_files(tmp_path):
 
 def test_a_delta_table_with_a_history(tmp_path):
     folder = tmp_path / "delta"
-    for part in range(7):
-        deltalake.write_deltalake(folder, rows_of(part, part * NUM_ROWS), mode="append")
-    delta = deltalake.DeltaTable(folder)
+    delta = delta_of_parts(folder)
     assert check(ia.open(delta), delta.to_pyarrow_table(), tmp_path, "delta_log") > 80
     delta.update(updates={"x": "id"}, predicate="id = 20 OR x = 17")
     delta.delete("x = 12 OR id = 70")
@@ -142,10 +149,7 @@ def test_a_delta_table_with_a_history(tmp_path):
 def test_an_iceberg_table_with_a_history(tmp_path):
     catalog = catalogs.SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w")
     try:
-        catalog.create_namespace("db")
-        table = catalog.create_table("db.t", rows_of(0, 0).schema)
-        for part in range(7):
-            table.append(rows_of(part, part * NUM_ROWS))
+        table = iceberg_of_parts(catalog)
         assert check(ia.open(table), table.scan().to_arrow(), tmp_path, "iceberg_manifests") > 80
         with table.update_schema() as update:
             update.rename_column("x", "n2")

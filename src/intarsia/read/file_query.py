@@ -267,13 +267,16 @@ class FileQuery:
             UnsupportedFeatureError: If a column is encrypted or in another file.
             CorruptFileError: If a chunk is outside the file.
         """
-        edges, known = self.file.footer.row_group_starts, self._group_bytes
-        counts = rows.count_between(edges)
-        for group in ((counts > 0) & (known < 0)).nonzero()[0].tolist():
+        known, shares = self._group_bytes, self._shares(rows)
+        for group in ((shares > 0) & (known < 0)).nonzero()[0].tolist():
             for leaf in self.leaves:
                 self.file.footer.chunk_metadata(group, leaf)
-        shares = counts / np.maximum(1, edges[1:] - edges[:-1])
         return np.asarray(np.maximum(known, 0) * shares, dtype=np.int64)
+
+    def _shares(self, rows: RowSelection) -> npt.NDArray[np.float64]:
+        """Return the share of each row group that some rows are."""
+        edges = self.file.footer.row_group_starts
+        return np.asarray(rows.count_between(edges) / np.maximum(1, edges[1:] - edges[:-1]))
 
     def page_bytes(self, rows: RowSelection) -> int:
         """Estimate the bytes of the pages with some rows; see `page_bytes_by_group`."""
@@ -286,8 +289,7 @@ class FileQuery:
         """
         edges, (chunks, pages, dictionaries) = self.file.footer.row_group_starts, self._group_pages
         num_ranges = rows.starts.searchsorted(edges[1:]) - rows.stops.searchsorted(edges[:-1], side="right")
-        shares = rows.count_between(edges) / np.maximum(1, edges[1:] - edges[:-1])
-        found = np.minimum(dictionaries + chunks * shares + pages * num_ranges, chunks)
+        found = np.minimum(dictionaries + chunks * self._shares(rows) + pages * num_ranges, chunks)
         return np.where(num_ranges > 0, found, 0).astype(np.int64)
 
     @cached_property

@@ -159,7 +159,7 @@ class PlanReader:
         runs = Runs(query, self._plan, rows, takes_all=at_once > 1 and limit is None)
         at_once = min(at_once, len(runs.groups)) if limit is None else 1
         is_local = not query.file.source.coalesce_bytes
-        if at_once > 1 and not (is_local and query.page_bytes(rows) < CONCURRENT_BYTES):
+        if at_once > 1 and not (is_local and runs.num_bytes < CONCURRENT_BYTES):
             found = ahead(lambda run: list(self.read(run, rows)), runs, at_once)
             with contextlib.closing(found):
                 for _, future in found:

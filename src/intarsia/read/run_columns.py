@@ -35,13 +35,7 @@ from intarsia.read.file_plan import (
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, coalesce
-from intarsia.tuning import (
-    ISLAND_BYTES,
-    ISLAND_GROUPS,
-    ITERATED_ROWS,
-    RUN_BYTES,
-    RUN_ROWS,
-)
+from intarsia.tuning import ISLAND_BYTES, ISLAND_GROUPS, ITERATED_ROWS, RUN_BYTES, RUN_ROWS
 
 #: How a row group can be read with others: not at all, whole chunks, or pages.
 _ALONE, _CHUNKS, _PAGES = range(3)
@@ -162,6 +156,11 @@ class Runs:
     def _stretch_ends(self) -> Int64s:
         """The end of each sequence of row groups that are read in the same way."""
         return _stretch_ends(self._kind * 2 + self._is_proven)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the pages to read; an estimate."""
+        return int(self._bytes[-1])
 
     @cached_property
     def _bytes(self) -> Int64s:
