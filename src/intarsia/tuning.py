@@ -49,6 +49,9 @@ PAGE_BYTES = 1 << 14
 #: page is preferred to an index, and an index to several pages or a large one.
 OPENED_BYTES = 1 << 15
 
+#: If less than this part of the row groups is needed, the chunks of others are not parsed.
+OUTLINED_PART = 4
+
 #: An index is read for estimates only if its size is at most 1/8 of the candidates' bytes.
 ESTIMATE_PART = 8
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from itertools import accumulate
+from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -19,6 +21,9 @@ from intarsia.format.structs import ColumnMetaData, PageEncodingStats
 from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
+from intarsia.tuning import OUTLINED_PART
+
+_ORDINAL = attrgetter("ordinal")
 
 #: pyarrow reads as many bytes behind the chunks of old parquet-mr.
 _PADDING_BYTES = 100
@@ -65,6 +70,9 @@ class RecordedPages(NamedTuple):
     encodings: Sequence[int]
 
 
+_NOT_RECORDED = RecordedPages(UNKNOWN, UNKNOWN, DictionaryUse.SOME_PAGES, False, False, ())
+
+
 @dataclass(frozen=True)
 class ChunkOutlines:
     """The chunks of one leaf, with one value for each row group.
@@ -86,7 +94,7 @@ class ChunkOutlines:
     """
 
     is_sound: Bools
-    pages: Sequence[RecordedPages]
+    pages: list[RecordedPages]
     starts: Int64s
     stops: Int64s
     first_pages: Int64s
@@ -112,9 +120,96 @@ class ChunkOutlines:
         offset_index = (self.offset_indexes != 0) & (self.offset_index_bytes != 0)
         return np.asarray(offset_index & (self.column_indexes != 0) & (self.column_index_bytes != 0))
 
+    @classmethod
+    def blank(cls, num_groups: int) -> ChunkOutlines:
+        """Return the outlines of chunks that are not sound, to be filled in."""
+        numbers = np.zeros((len(_NUMBERS), num_groups), dtype=np.int64)
+        return cls(np.zeros(num_groups, dtype=bool), [_NOT_RECORDED] * num_groups, *numbers)
+
+    def fill_in(self, groups: Int64s, found: ChunkOutlines) -> None:
+        """Fill in the chunks of some row groups.
+
+        Args:
+            groups: Ordinals of the row groups.
+            found: The outlines of these row groups only.
+        """
+        self.is_sound[groups] = found.is_sound
+        for group, pages in zip(groups.tolist(), found.pages, strict=True):
+            self.pages[group] = pages
+        for name in _NUMBERS:
+            getattr(self, name)[groups] = getattr(found, name)
+
     def padded(self, end: int) -> ChunkOutlines:
         """Return the chunks with bytes behind them, up to the end of the file's body."""
         return replace(self, stops=np.minimum(self.stops + _PADDING_BYTES, end))
+
+
+#: The fields of `ChunkOutlines` that are arrays of numbers.
+_NUMBERS = tuple(name for name in ChunkOutlines.__annotations__ if name not in ("is_sound", "pages"))
+
+
+class OutlinedChunks:
+    """The chunks of a file that have been outlined; thread-safe.
+
+    Args:
+        outline: A function that outlines the chunks of some leaves in the row groups of some ordinals.
+    """
+
+    def __init__(
+        self,
+        num_leaves: int,
+        num_groups: int,
+        outline: Callable[[Sequence[Leaf], Int64s], list[ChunkOutlines]],
+    ) -> None:
+        self._all_groups: Int64s = np.arange(num_groups)
+        self._outline = outline
+        self._of_leaves: dict[int, ChunkOutlines] = {}
+        self._is_known = np.zeros((num_leaves, num_groups), dtype=bool)
+        self._has_gaps = False  # in the outlines of a leaf
+        self._lock = threading.Lock()
+
+    def of(self, leaves: Sequence[Leaf], groups: Sequence[int] | Int64s | None = None) -> list[ChunkOutlines]:
+        """Return the outlines of some leaves.
+
+        Args:
+            groups: Ordinals of the row groups whose chunks are needed, None for all. The chunks of others may
+                be missing: then they are not sound.
+        """
+        ordinals = list(map(_ORDINAL, leaves))
+        try:
+            found = list(map(self._of_leaves.__getitem__, ordinals))
+            if not self._has_gaps:
+                return found
+        except KeyError:
+            found = []
+        is_all = groups is None or len(groups) * OUTLINED_PART >= len(self._all_groups)
+        wanted = self._all_groups if is_all else np.asarray(groups, dtype=np.int64)
+        if len(found) < len(leaves) or not self._is_known[ordinals][:, wanted].all():
+            with self._lock:
+                self._add(leaves, ordinals, wanted)
+            found = list(map(self._of_leaves.__getitem__, ordinals))
+        return found
+
+    def _add(self, leaves: Sequence[Leaf], ordinals: list[int], groups: Int64s) -> None:
+        known = self._is_known[ordinals][:, groups]
+        missing = groups[~known.all(axis=0)]
+        lacking = [
+            leaf
+            for leaf, of_leaf in zip(leaves, known, strict=True)
+            if leaf.ordinal not in self._of_leaves or not of_leaf.all()
+        ]
+        for leaf, found in zip(lacking, self._outline(lacking, missing), strict=True):
+            if leaf.ordinal not in self._of_leaves:
+                if len(missing) == len(self._all_groups):
+                    self._of_leaves[leaf.ordinal] = found
+                    continue
+                self._has_gaps = True
+                self._of_leaves[leaf.ordinal] = ChunkOutlines.blank(len(self._all_groups))
+            # in place, because other threads may have the outlines of other row groups
+            self._of_leaves[leaf.ordinal].fill_in(missing, found)
+        rows = np.array([leaf.ordinal for leaf in lacking], dtype=np.int64)
+        self._is_known[rows[:, np.newaxis], missing] = True
+        self._has_gaps = not self._is_known[list(self._of_leaves)].all()
 
 
 def recorded_pages(stats: Sequence[PageEncodingStats] | None, encodings: Sequence[int]) -> RecordedPages:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
-from intarsia.file.chunks import ChunkOutlines
+from intarsia.file.chunks import ChunkOutlines, Int64s
 from intarsia.file.decode import outlines_of
 from intarsia.file.metadata import ChunkKey, Contradiction, FileMetadata, Ignored, RawFooter, naming_errors
 from intarsia.file.parquet_file import Extent, ParquetInput
@@ -133,12 +133,12 @@ class JoinedMetadata(FileMetadata):
         joined = first._replace(row_groups=groups, num_rows=num_rows, key_value_metadata=own)
         return Footer(joined, b"", self.starts[-1], self.starts[-1])
 
-    def _outlined(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
-        footers = [part.metadata.footer for part in self.parts]
-        groups = [group for footer in footers for group in footer.metadata.row_groups]
-        counts = np.diff(self.group_edges)
-        shifts = np.repeat(np.array(self.starts[:-1], dtype=np.int64), counts)
-        lengths = np.repeat(self.lengths, counts)
+    def _outline(self, leaves: Sequence[Leaf], groups: Int64s) -> list[ChunkOutlines]:
+        parts = self.group_edges.searchsorted(groups, side="right") - 1
+        ordinals = groups - self.group_edges[parts]
+        shifts, lengths = np.array(self.starts, dtype=np.int64)[parts], self.lengths[parts]
+        of_footers = [part.metadata.footer.metadata.row_groups for part in self.parts]
+        own = [of_footers[part][group] for part, group in zip(parts.tolist(), ordinals.tolist(), strict=True)]
         return [
             replace(
                 found,
@@ -149,7 +149,7 @@ class JoinedMetadata(FileMetadata):
                 offset_indexes=np.where(found.offset_indexes != 0, found.offset_indexes + shifts, 0),
                 column_indexes=np.where(found.column_indexes != 0, found.column_indexes + shifts, 0),
             )
-            for found in outlines_of(groups, leaves, lengths)
+            for found in outlines_of(own, leaves, lengths)
         ]
 
     def chunks_of(self, leaf: Leaf) -> list[ColumnChunk]:

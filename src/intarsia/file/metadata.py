@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.errors import IntarsiaError
-from intarsia.file.chunks import UNKNOWN, ChunkOutlines
+from intarsia.file.chunks import UNKNOWN, ChunkOutlines, Int64s, OutlinedChunks
 from intarsia.file.decode import outlines_of
 from intarsia.file.schema import FileSchema, file_schema
 from intarsia.file.trust import Trust
@@ -26,8 +25,6 @@ from intarsia.once import cached_property
 from intarsia.records import dataclass
 
 _Derived = TypeVar("_Derived")
-
-_ORDINAL = attrgetter("ordinal")
 
 #: Memory of parsed structs, as a multiple of the serialized size.
 _PARSED_PER_SERIALIZED = 16
@@ -126,7 +123,6 @@ class FileMetadata:
         # only those that differ from the recorded numbers
         self._located_counts: dict[ChunkKey, int] = {}
         self._column_indexes: dict[ChunkKey, ColumnIndex | None] = {}
-        self._outlines: dict[int, ChunkOutlines] = {}
         self._derived: dict[Hashable, Any] = {}
         self._trust: dict[tuple[int, pa.DataType | None], Trust] = {}
         self._page_index_bytes = 0
@@ -165,19 +161,21 @@ class FileMetadata:
         """The schema as Parquet leaves and Arrow types."""
         return file_schema(self.footer)
 
-    def outlines(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
-        """Return offsets and counts of the chunks of some leaves in all row groups."""
-        try:
-            return list(map(self._outlines.__getitem__, map(_ORDINAL, leaves)))
-        except KeyError:
-            unknown = [leaf for leaf in leaves if leaf.ordinal not in self._outlines]
-            found = self._outlined(unknown)
-            if self.is_padded:
-                found = [of_leaf.padded(self.footer.start) for of_leaf in found]
-            self._outlines.update(
-                (leaf.ordinal, of_leaf) for leaf, of_leaf in zip(unknown, found, strict=True)
-            )
-            return self.outlines(leaves)
+    @cached_property
+    def outlines(self) -> OutlinedChunks:
+        """Offsets and counts of the chunks."""
+        outline, end = self._outline, self.footer.start
+        if self.is_padded:
+            outline = lambda *wanted: [one.padded(end) for one in self._outline(*wanted)]  # noqa: E731
+        return OutlinedChunks(len(self.footer.leaves), len(self.footer.metadata.row_groups), outline)
+
+    def outlines_with(self, keys: Sequence[ChunkKey]) -> dict[int, ChunkOutlines]:
+        """Return the outlines of the leaves of some chunks, with at least these, by ordinal of the leaf."""
+        if not keys:
+            return {}
+        groups, ordinals = map(dict.fromkeys, zip(*keys, strict=True))
+        leaves = list(map(self.footer.leaves.__getitem__, ordinals))
+        return dict(zip(ordinals, self.outlines.of(leaves, list(groups)), strict=True))
 
     @cached_property
     def is_padded(self) -> bool:
@@ -188,8 +186,9 @@ class FileMetadata:
         writer = self.footer.created_by
         return writer.startswith("parquet-mr") and parse_writer(writer) < ("parquet-mr", (1, 2, 9))
 
-    def _outlined(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
-        return outlines_of(self.footer.metadata.row_groups, leaves, self.footer.file_length)
+    def _outline(self, leaves: Sequence[Leaf], groups: Int64s) -> list[ChunkOutlines]:
+        row_groups = self.footer.metadata.row_groups
+        return outlines_of([row_groups[group] for group in groups.tolist()], leaves, self.footer.file_length)
 
     def chunks_of(self, leaf: Leaf) -> list[ColumnChunk]:
         """Return the chunks of a leaf in all row groups; if files are joined, with the offsets in their file.
@@ -207,7 +206,7 @@ class FileMetadata:
         """
         counts = np.empty((len(leaves), len(self.footer.metadata.row_groups)), dtype=np.int64)
         of_leaves = {}
-        for of_leaf, leaf, outlines in zip(counts, leaves, self.outlines(leaves), strict=True):
+        for of_leaf, leaf, outlines in zip(counts, leaves, self.outlines.of(leaves), strict=True):
             of_leaf[:] = outlines.data_pages
             of_leaves[leaf.ordinal] = of_leaf
         for key, num_pages in self.located_counts().items():

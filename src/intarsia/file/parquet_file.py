@@ -224,9 +224,7 @@ class ParquetInput:
         offsets = [key for key in {*offset_indexes, *columns} if not metadata.has_loaded("OffsetIndex", key)]
         if not offsets and not columns:
             return 0
-        ordinals = list(dict.fromkeys(map(_LEAF, (*offsets, *columns))))
-        found_outlines = metadata.outlines(list(map(self.footer.leaves.__getitem__, ordinals)))
-        outlines = dict(zip(ordinals, found_outlines, strict=True))
+        outlines = metadata.outlines_with([*offsets, *columns])
         located = {
             **self._located("OffsetIndex", offsets, outlines),
             **self._located("ColumnIndex", columns, outlines),

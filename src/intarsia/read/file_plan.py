@@ -166,7 +166,7 @@ def prune(query: FileQuery, *, candidates: RowSelection | None = None, reads: bo
 
 def _column_bytes(file: ParquetInput, leaf: Leaf) -> Int64s:
     """Return the size of the chunks of a leaf, for each row group."""
-    (outlines,) = file.metadata.outlines([leaf])
+    (outlines,) = file.metadata.outlines.of([leaf])
     return np.where(outlines.is_sound, outlines.stops - outlines.starts, 0)
 
 
@@ -233,7 +233,7 @@ def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
 
     This reads only OffsetIndexes.
     """
-    outlines = query.file.metadata.outlines(query.leaves)
+    outlines = query.file.metadata.outlines.of(query.leaves, query.groups_with(rows))
     whole = _read_as_a_whole(query, rows, outlines)
     row_groups, planned_bytes = int(whole.sum()), 0
     for leaf, of_leaf in zip(query.leaves, outlines, strict=True):
@@ -242,7 +242,7 @@ def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
     edges = query.file.footer.row_group_starts
     others = rows - RowSelection.union_of(edges[:-1][whole], edges[1:][whole])
     wanted = list(query.row_groups(others))
-    of_groups, index_bytes = plan_chunks(query, query.leaves, wanted)
+    of_groups, index_bytes = plan_chunks(query, query.leaves, outlines, wanted)
     for (group, _), plans in zip(wanted, of_groups, strict=True):
         query.pages.add_plans(group, plans)
         for plan in plans:
@@ -269,6 +269,7 @@ def _read_as_a_whole(query: FileQuery, rows: RowSelection, outlines: Sequence[Ch
 def plan_chunks(
     query: FileQuery,
     leaves: Sequence[Leaf],
+    outlines: Sequence[ChunkOutlines],
     wanted: Sequence[tuple[int, RowSelection]],
     unpruned: Iterable[bool] = itertools.repeat(False),
 ) -> tuple[list[list[ChunkPlan]], int]:
@@ -278,13 +279,13 @@ def plan_chunks(
     of each page are wanted.
 
     Args:
+        outlines: The chunks of each leaf, with at least those of these row groups.
         wanted: Ordinals of row groups, each with rows relative to it.
         unpruned: For each of them whether all rows of the row group are candidates.
 
     Returns:
         The plans of the leaves for each row group, and the bytes that were read from the page index.
     """
-    outlines = query.file.metadata.outlines(leaves)
     edges = query.file.footer.row_group_starts
     known = [
         (group, rows, int(edges[group + 1] - edges[group]), is_unpruned)
@@ -334,11 +335,12 @@ def load_locations(query: FileQuery, keys: Sequence[ChunkKey]) -> tuple[list[Pag
         CorruptFileError: If a chunk is outside the file.
     """
     file, missing = query.file, []
-    leaves = [file.footer.leaves[key.leaf] for key in keys]
-    for key, leaf, outlines in zip(keys, leaves, file.metadata.outlines(leaves), strict=True):
-        if not outlines.is_sound[key.row_group]:
-            file.footer.chunk_metadata(key.row_group, leaf)  # raises
-        if not outlines.pages[key.row_group].is_single:
+    outlines = file.metadata.outlines_with(keys)
+    for key in keys:
+        of_leaf = outlines[key.leaf]
+        if not of_leaf.is_sound[key.row_group]:
+            file.footer.chunk_metadata(key.row_group, file.footer.leaves[key.leaf])  # raises
+        if not of_leaf.pages[key.row_group].is_single:
             missing.append(key)
     index_bytes = file.load_page_index(missing)
     # also of single pages: rows may have been excluded with these locations, so pages are compared with them

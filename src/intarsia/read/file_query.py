@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
+from functools import partial
 from operator import attrgetter
 
 import numpy as np
@@ -15,7 +16,7 @@ from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
 from intarsia.file.claims import check_row_count
-from intarsia.file.metadata import naming_errors
+from intarsia.file.metadata import FileMetadata, naming_errors
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.footer import Leaf
 from intarsia.indexes.embedded import EmbeddedIndexes, KeptIndexes
@@ -206,9 +207,10 @@ class FileQuery:
         leaf = leaf or next((one for one in footer.leaves if one.is_flat), None)
         if leaf is None:
             return
-        (outlines,) = self.file.metadata.outlines([leaf])
+        groups = self.groups_with(rows)
+        (outlines,) = self.file.metadata.outlines.of([leaf], groups)
         equal = outlines.is_sound & (outlines.num_values == np.diff(footer.row_group_starts))
-        for group in self.groups_with(rows):
+        for group in groups:
             if not equal[group]:
                 with naming_errors(self.file.path_of(group)):
                     check_row_count(footer, group, leaf)
@@ -238,18 +240,10 @@ class FileQuery:
             yield group, rows.clip(start, stop).shift(-start)
 
     @cached_property
-    def _group_bytes(self) -> npt.NDArray[np.int64]:
-        """Sizes of `leaves` in bytes by row group; negative if a chunk cannot be read."""
-        key = ("bytes by row group", *map(_ORDINAL, self.leaves))
-        return self.file.metadata.derived(key, self._add_up_groups)
-
-    def _add_up_groups(self) -> npt.NDArray[np.int64]:
-        edges = self.file.footer.row_group_starts
-        total, is_sound = np.zeros(len(edges) - 1, dtype=np.int64), np.ones(len(edges) - 1, dtype=bool)
-        for outlines in self.file.metadata.outlines(self.leaves):
-            total += outlines.stops - outlines.starts
-            is_sound &= outlines.is_sound
-        return np.where(is_sound, total, -1)
+    def _group_sizes(self) -> GroupSizes:
+        """Sizes of `leaves` by row group."""
+        key = ("sizes by row group", *map(_ORDINAL, self.leaves))
+        return self.file.metadata.derived(key, partial(GroupSizes, self.file.metadata, self.leaves))
 
     def estimated_bytes(self, rows: RowSelection) -> int:
         """Estimate the bytes of reading some rows by their share of each chunk.
@@ -267,11 +261,13 @@ class FileQuery:
             UnsupportedFeatureError: If a column is encrypted or in another file.
             CorruptFileError: If a chunk is outside the file.
         """
-        known, shares = self._group_bytes, self._shares(rows)
-        for group in ((shares > 0) & (known < 0)).nonzero()[0].tolist():
+        shares = self._shares(rows)
+        groups = shares.nonzero()[0]
+        sizes, is_sound = self._group_sizes.of(groups)
+        for group in groups[~is_sound[groups]].tolist():
             for leaf in self.leaves:
                 self.file.footer.chunk_metadata(group, leaf)
-        return np.asarray(np.maximum(known, 0) * shares, dtype=np.int64)
+        return np.asarray(sizes[0] * shares, dtype=np.int64)
 
     def _shares(self, rows: RowSelection) -> npt.NDArray[np.float64]:
         """Return the share of each row group that some rows are."""
@@ -287,29 +283,50 @@ class FileQuery:
 
         They are the larger of compressed and uncompressed bytes. Each range of rows counts as a page more.
         """
-        edges, (chunks, pages, dictionaries) = self.file.footer.row_group_starts, self._group_pages
+        edges = self.file.footer.row_group_starts
         num_ranges = rows.starts.searchsorted(edges[1:]) - rows.stops.searchsorted(edges[:-1], side="right")
+        (_, chunks, pages, dictionaries), _ = self._group_sizes.of(num_ranges.nonzero()[0])
         found = np.minimum(dictionaries + chunks * self._shares(rows) + pages * num_ranges, chunks)
         return np.where(num_ranges > 0, found, 0).astype(np.int64)
-
-    @cached_property
-    def _group_pages(self) -> npt.NDArray[np.float64]:
-        """Bytes of the chunks, of a data page of each of them, and of their dictionary pages by row group."""
-        key = ("pages by row group", *map(_ORDINAL, self.leaves))
-        return self.file.metadata.derived(key, self._add_up_pages)
-
-    def _add_up_pages(self) -> npt.NDArray[np.float64]:
-        total = np.zeros((3, len(self.file.footer.row_group_starts) - 1))
-        for outlines in self.file.metadata.outlines(self.leaves):
-            chunks = np.maximum(outlines.uncompressed_bytes, outlines.stops - outlines.starts)
-            pages = chunks / np.maximum(outlines.data_pages, 1)  # all of it, if their number is unknown
-            total += np.maximum(0, [chunks, pages, outlines.first_pages - outlines.starts])
-        return total
 
     def column_bytes(self, path: Path) -> int:
         """Return the size of a column in the file in bytes; 0 for a constant column."""
         leaves = leaves_under(self.file, [path])
-        return sum(int((one.stops - one.starts).sum()) for one in self.file.metadata.outlines(leaves))
+        return sum(int((one.stops - one.starts).sum()) for one in self.file.metadata.outlines.of(leaves))
+
+
+class GroupSizes:
+    """Sizes of leaves by row group, which are added up when they are first asked for."""
+
+    def __init__(self, metadata: FileMetadata, leaves: Sequence[Leaf]) -> None:
+        num_groups = len(metadata.footer.metadata.row_groups)
+        self._metadata, self._leaves = metadata, leaves
+        self._bytes = np.zeros((4, num_groups))
+        self._is_sound = np.ones(num_groups, dtype=bool)
+        self._is_known = np.zeros(num_groups, dtype=bool)
+
+    def of(self, groups: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """Return sizes in bytes, and whether all chunks can be read, by row group.
+
+        Args:
+            groups: Ordinals of the row groups whose sizes are needed; those of others may be missing.
+
+        Returns:
+            Of each row group the size of its chunks; the larger of that and of the uncompressed size; that of
+            a data page of each chunk; and that of the dictionary pages. And whether the chunks are sound.
+        """
+        missing = groups[~self._is_known[groups]]
+        if len(missing):
+            total, is_sound = np.zeros((4, len(missing))), np.ones(len(missing), dtype=bool)
+            for outlines in self._metadata.outlines.of(self._leaves, missing):
+                starts, data_pages = outlines.starts[missing], outlines.data_pages[missing]
+                compressed = outlines.stops[missing] - starts
+                chunks = np.maximum(outlines.uncompressed_bytes[missing], compressed)
+                pages = chunks / np.maximum(data_pages, 1)  # all of it, if their number is unknown
+                total += np.maximum(0, [compressed, chunks, pages, outlines.first_pages[missing] - starts])
+                is_sound &= outlines.is_sound[missing]
+            self._bytes[:, missing], self._is_sound[missing], self._is_known[missing] = total, is_sound, True
+        return self._bytes, self._is_sound
 
 
 @contextmanager

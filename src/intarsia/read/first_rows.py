@@ -207,7 +207,7 @@ class AxisSearch:
     def _page_bounds(self, path: Path, groups: Rows) -> dict[int, Bounds]:
         """Return the bounds of the pages of those row groups that have a ColumnIndex."""
         leaf = self.file.schema.leaves_by_path[path]
-        has_index = self.file.metadata.outlines([leaf])[0].has_column_index
+        has_index = self.file.metadata.outlines.of([leaf])[0].has_column_index
         keys = [ChunkKey(group, leaf.ordinal) for group in groups[has_index[groups]].tolist()]
         self.file.load_page_index(keys, keys)
         return ColumnIndexes(self.file).bounds_by_group(keys)
