@@ -75,7 +75,7 @@ class Native(Protocol):
         width: int | None,
         sought: Sequence[tuple[tuple[bytes, ...], ...] | None],
     ) -> list[bool]:
-        """Return which conditions have no match; see `intarsia.indexes.dictionary_page.lacks_bytes`."""
+        """Return which conditions have no match; see `intarsia.indexes.dictionary.lacks_bytes`."""
 
     def Schema(self, footer: bytes, arrow: pa.Schema) -> NativeSchema:  # noqa: N802  (a class)
         """Return a schema, given a footer that has it, and what pyarrow makes of it."""

@@ -17,7 +17,7 @@ import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.blob import parse_block, parse_lines, parse_offset, serialize_block
-from intarsia.indexes.datafusion import OpenLines, build_block, open_block
+from intarsia.indexes.distinct import OpenLines, build_block, open_block
 from intarsia.indexes.layout import Layout
 from intarsia.predicate import bind, condition_mask, conditions
 from tests.indexes.test_datafusion_golden import GOLDEN, distinct_values
