@@ -88,7 +88,7 @@ class Native(Protocol):
         stops: bytes,
         checksums: bool,
     ) -> SupportsArrowArray:
-        """Return the selected rows of columns; see `intarsia.file.compiled`."""
+        """Return the selected rows of columns; see `intarsia.file.decode`."""
 
 
 @cache
