@@ -11,9 +11,9 @@ import intarsia as ia
 from intarsia.file import ParquetInput
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.predicate import bind, parse_filters, parse_sql
-from intarsia.read import formula
 from intarsia.read.estimate import Estimates
 from intarsia.read.file_plan import prune
+from intarsia.read.pruner import combine, conditions_of
 from intarsia.rows.selection import RowSelection
 from tests.counting import arguments_of, profiling, python_calls
 from tests.leaves import CostlyQuery
@@ -191,8 +191,8 @@ def test_each_source_is_combined_once(numbers, make):
     for count in (50, 200):
         with ParquetInput.open(numbers) as file:
             query = CostlyQuery.of(file, make(count), [])
-            walks = arguments_of(lambda: prune(query), of=formula.combine)  # noqa: B023
-        nodes.append(sum(len(list(formula.conditions_of(call["term"]))) for call in walks))
+            walks = arguments_of(lambda: prune(query), of=combine)  # noqa: B023
+        nodes.append(sum(len(list(conditions_of(call["term"]))) for call in walks))
     assert nodes[1] <= 4.4 * nodes[0]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from intarsia.predicate import BoundAnd, BoundCompare, BoundOr
 from intarsia.predicate.bound import conjoin, disjoin
-from intarsia.read.formula import Formula, all_of, any_of, combine, conditions_of, where_exclusion_matters
+from intarsia.read.pruner import Formula, all_of, any_of, combine, conditions_of, where_exclusion_matters
 
 NAMES = "abcde"
 LEAVES = st.sampled_from([BoundCompare((name,), pa.int64(), "=", pa.scalar(1)) for name in NAMES])
