@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.embed.attach import attach_file
-from intarsia.embed.parts import build_part, divide_work
+from intarsia.embed.attach import attach_file, build_part, divide_work
 from intarsia.errors import IndexBuildError
 from intarsia.file import ParquetInput
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from intarsia.embed.attach import attach_file, checked_indexes
+from intarsia.embed.attach import Part, PartWork, attach_file, build_part, checked_indexes, divide_work
 from intarsia.embed.many import check_location, check_named_columns
-from intarsia.embed.parts import Part, PartWork, build_part, divide_work
 from intarsia.embed.report import IndexedFile, IndexReport, Progress
 from intarsia.embed.structures import Attachable, Attachables
 from intarsia.errors import FilesFailedError, IntarsiaError, RunInterrupted
