@@ -92,10 +92,10 @@ if TYPE_CHECKING:
     from intarsia.lake.data_file import DataFile as DataFile
     from intarsia.lake.data_file import FileSource as FileSource
     from intarsia.lake.opening import open as open
-    from intarsia.lake.prepared import PreparedQuery as PreparedQuery
     from intarsia.lake.scan import Scan as Scan
     from intarsia.lake.snapshot import FinishedQuery as FinishedQuery
     from intarsia.lake.split import Split as Split
+    from intarsia.lake.table import PreparedQuery as PreparedQuery
     from intarsia.lake.table import Table as Table
     from intarsia.predicate import And as And
     from intarsia.predicate import Call as Call
@@ -145,11 +145,10 @@ _LOADED_WHEN_USED = {
     "intarsia.indexes.zonemap": "ZoneMap",
     "intarsia.lake.data_file": "DataFile FileSource",
     "intarsia.lake.opening": "open",
-    "intarsia.lake.prepared": "PreparedQuery",
     "intarsia.lake.scan": "Scan",
     "intarsia.lake.snapshot": "FinishedQuery",
     "intarsia.lake.split": "Split",
-    "intarsia.lake.table": "Table",
+    "intarsia.lake.table": "PreparedQuery Table",
     "intarsia.predicate": "And Call Comparison Constant In IsNull Like Not Or Predicate RegexpLike contains "
     "ends_with starts_with",
     "intarsia.read.aggregate": "Aggregate",

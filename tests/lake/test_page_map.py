@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.lake.file_pages import merged
+from intarsia.lake.page_map import merged
 from intarsia.picture.facts import EXCLUDED, FILE_READ, READ, READ_IN_VAIN, SKIPPED
 from tests.effort import examples
 from tests.lake.report_lakes import COLUMNS, SETTLED, WHERES, forms, recorded_preads

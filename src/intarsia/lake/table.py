@@ -13,7 +13,6 @@ from intarsia import amounts
 from intarsia.errors import PredicateError
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
-from intarsia.lake.prepared import PreparedQuery
 from intarsia.lake.query_run import OnError
 from intarsia.lake.scan import Scan
 from intarsia.lake.scan_arguments import OrderBy, RowNumbers, choose_rows
@@ -26,6 +25,8 @@ from intarsia.read.report import ScanReport
 
 if TYPE_CHECKING:
     from intarsia.lake.dataset import TableDataset
+
+from intarsia.predicate import Predicate, SqlTemplate
 
 #: The attributes in the docstring of `Table` that its base class has.
 _ATTRIBUTES = ("files", "other_files", "listing_reads", "name", "schema")
@@ -760,3 +761,36 @@ def _check_arguments(limit: int | None, order_by: OrderBy | None, on_error: OnEr
         raise ValueError(f"on_error is {on_error!r}; it must be 'raise' or 'skip'")
     if order_by is not None and on_error == "skip":
         raise ValueError("order_by cannot skip bad files; scan without on_error")
+
+
+class PreparedQuery:
+    """A query of a table that is parsed once, made by `Table.prepare`.
+
+    It can be used by several threads, and pickled.
+
+    Example:
+        >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+        >>> pq.write_table(pa.table({"id": range(1000), "name": ["a", "b"] * 500}), path)
+        >>> by_id = ia.open(path).prepare("id = ?", columns=["name"])
+        >>> [by_id.scan([id]).to_pylist() for id in (7, 8)]
+        [[{'name': 'b'}], [{'name': 'a'}]]
+    """
+
+    def __init__(self, where: SqlTemplate, scan: Callable[[Predicate], Scan]) -> None:
+        self._where = where
+        self._scan = scan
+
+    def __repr__(self) -> str:
+        return f"PreparedQuery({self._where.text!r})"
+
+    def scan(self, parameters: Parameters | None = None) -> Scan:
+        """Make a scan without running it.
+
+        Args:
+            parameters: The values of ``?`` as a list, or those of ``:name`` as a dict. ``IN ?`` takes a list.
+
+        Raises:
+            PredicateError: If the query has other parameters, or a value cannot be compared with its column.
+        """
+        return self._scan(self._where.bind(parameters))
