@@ -31,6 +31,27 @@ def first_lines(lines: Sequence[str], noun: str = "") -> list[str]:
     return [*lines[:_SHOWN], f"… and {more}"] if left > 0 else [*lines]
 
 
+def some(items: Sequence[str], most: int = 1, between: str = ", ") -> str:
+    """Return the first of some items, and the number of the others.
+
+    Example:
+        >>> some(["a"]), some(["a", "b", "c"]), some(["a", "b", "c"], 2)
+        ('a', 'a and 2 more', 'a, b and 1 more')
+    """
+    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+    return between.join(items[:most]) + more
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text with at most a number of characters, of which the last one shows that it was cut.
+
+    Example:
+        >>> cut("abc", 3), cut("abcd", 3)
+        ('abc', 'ab…')
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def part(number: int, total: int | None, noun: str) -> str:
     """Format a number of all things of a kind.
 

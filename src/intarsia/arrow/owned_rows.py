@@ -112,8 +112,7 @@ def _taken(values: Any, positions: pa.Array | pa.ChunkedArray) -> Any:
 def _selected_rows(table: pa.Table, select: Callable[[Any], Any]) -> pa.Table:
     if not table.num_columns:
         return select(table)
-    columns = [_selected(column, select) for column in table.columns]
-    return pa.Table.from_arrays(columns, schema=table.schema)
+    return pa.Table.from_arrays([_selected(column, select) for column in table.columns], schema=table.schema)
 
 
 def _selected(values: Values, select: Callable[[Values], Values]) -> Values:

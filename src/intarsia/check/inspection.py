@@ -40,7 +40,7 @@ from intarsia.format.blob import DATAFUSION_HEADER_BYTES, DATAFUSION_KEY, parse_
 from intarsia.format.bloom import FilterLocation, blocks_of, estimated_distinct
 from intarsia.format.directory import Entry
 from intarsia.format.enums import BoundaryOrder, FieldRepetitionType, codec_name, encoding_name
-from intarsia.format.footer import MAGIC, TRAILER_BYTES, Leaf, chunk_range
+from intarsia.format.footer import TRAILER_BYTES, Leaf, chunk_range, footer_bytes_by
 from intarsia.format.structs import ColumnIndex, ColumnMetaData, Statistics
 from intarsia.garbage import no_collections
 from intarsia.indexes.embedded import EmbeddedIndexes
@@ -388,7 +388,8 @@ def _inspect_directory(file: ParquetInput, leaves: Sequence[Leaf]) -> DirectoryI
     ]
     entries = tuple(_inspect_entry(file, embedded, entry, found.reason) for entry in described)
     length = found.directory.original_length
-    num_bytes = _original_footer_bytes(file, length) if found.reason is None else 0
+    trailer = file.source.read(length - TRAILER_BYTES, length) if found.reason is None else b""
+    num_bytes = footer_bytes_by(trailer)
     return DirectoryInspection(
         found.reason is None, found.reason, length, entries, length - num_bytes if num_bytes else None
     )
@@ -468,9 +469,3 @@ def _sizes(
         other=0,
     )
     return replace(sizes, other=footer.file_length - sum(vars(sizes).values()))
-
-
-def _original_footer_bytes(file: ParquetInput, original_length: int) -> int:
-    """Return the size of the original footer, including its length and magic."""
-    trailer = file.source.read(original_length - TRAILER_BYTES, original_length)
-    return int.from_bytes(trailer[:4], "little") + TRAILER_BYTES if trailer[4:] == MAGIC else 0

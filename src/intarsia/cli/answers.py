@@ -154,6 +154,5 @@ def _type_of(function: str, column: OutputColumn | None, value: Any) -> pa.DataT
         return pa.int64() if value is None or -(2**63) <= value < 2**63 else sum_type(data_type)
     if function == "avg" and pa.types.is_decimal(data_type):
         precision, scale = data_type.precision + AVERAGE_DIGITS, data_type.scale + AVERAGE_DIGITS
-        wide = pa.decimal128 if precision <= 38 else pa.decimal256
-        return wide(precision, scale)
+        return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
     return sum_type(data_type) if function == "sum" else pa.float64()

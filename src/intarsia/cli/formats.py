@@ -18,7 +18,7 @@ from typing import IO, Any, Final, Literal, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.amounts import count
+from intarsia.amounts import count, cut
 from intarsia.arrow.nested import with_leaves
 from intarsia.cli.terminal import PIPE_WIDTH, console, is_piped, naming_output, printable
 from intarsia.errors import UnsupportedFeatureError
@@ -188,7 +188,7 @@ class _TableWriter:
                 column += cells
         self._block = []
         if sys.stdout.isatty():
-            columns = [[_cut(cell, CELL_WIDTH) for cell in column] for column in columns]
+            columns = [[cut(cell, CELL_WIDTH) for cell in column] for column in columns]
         needed = [max(map(_cell_width, column), default=0) for column in columns]
         if self._widths is None:  # the first columns that fit, with two spaces between them; at least one
             totals = accumulate(width + 2 for width in needed)
@@ -204,10 +204,6 @@ class _TableWriter:
 
     def _write_line(self, line: str) -> None:
         self._sink.write(line.encode() + b"\n")
-
-
-def _cut(cell: str, limit: int) -> str:
-    return cell if len(cell) <= limit else cell[: limit - 1] + "…"
 
 
 def _cell_width(cell: str) -> int:

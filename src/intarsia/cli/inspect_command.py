@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from intarsia.amounts import count, others_ignored, part, size
+from intarsia.amounts import count, cut, others_ignored, part, size
 from intarsia.cli.formats import text
 from intarsia.cli.jobs import (
     find,
@@ -149,7 +149,9 @@ def _parts(inspection: FileInspection, *, pages: bool) -> Iterator[RenderableTyp
         yield _chunks(group, types)
         yield from _geometries(group)
         if pages:
-            yield from _value_sizes(group)
+            for chunk in group.columns:
+                if chunk.sizes is not None and chunk.sizes.value_bytes is not None:
+                    yield line(f"{chunk.column}: {size(chunk.sizes.value_bytes)} of values without encoding")
             yield from _pages(group)
     if len(shown) < described:
         yield line()
@@ -225,13 +227,6 @@ def _geometries(group: RowGroupInspection) -> Iterator[RenderableType]:
         yield line(f"{chunk.column}: {extent}; {', '.join(found.types) or 'types not recorded'}")
 
 
-def _value_sizes(group: RowGroupInspection) -> Iterator[RenderableType]:
-    """Yield the sizes of values, by the size statistics."""
-    for chunk in group.columns:
-        if chunk.sizes is not None and chunk.sizes.value_bytes is not None:
-            yield line(f"{chunk.column}: {size(chunk.sizes.value_bytes)} of values without encoding")
-
-
 def _encodings(chunk: ChunkInspection) -> str:
     names = dict.fromkeys(_ENCODINGS[name] for name in chunk.encodings if name in _ENCODINGS)
     return "+".join(names) or "+".join(chunk.encodings).lower()
@@ -242,9 +237,8 @@ def _bound(value: Any, *, exact: bool | None = None) -> str:
         return "-"
     from intarsia.rows.values import json_value
 
-    shown = text(json_value(value))
-    cut = shown if len(shown) <= BOUND_WIDTH else shown[: BOUND_WIDTH - 1] + "…"
-    return f"~{cut}" if exact is False else cut
+    shown = cut(text(json_value(value)), BOUND_WIDTH)
+    return f"~{shown}" if exact is False else shown
 
 
 def _indexes(chunk: ChunkInspection) -> str:

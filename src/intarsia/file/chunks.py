@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from intarsia.format.enums import DATA_PAGES, DICTIONARY_ENCODINGS, Encoding, PageType
 from intarsia.format.footer import Leaf, chunk_range
-from intarsia.format.page_index import PageLocations, PageRows
+from intarsia.format.page_index import Int64s, PageLocations, PageRows
 from intarsia.format.structs import ColumnMetaData, PageEncodingStats
 from intarsia.records import dataclass
+from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 from intarsia.tuning import OUTLINED_PART
@@ -28,8 +29,6 @@ _ORDINAL = attrgetter("ordinal")
 #: pyarrow reads as many bytes behind the chunks of old parquet-mr.
 _PADDING_BYTES = 100
 
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 
 #: The encodings of a chunk that has only dictionary-encoded values.
 _DICTIONARY_AND_LEVELS = frozenset((Encoding.PLAIN_DICTIONARY, Encoding.RLE, Encoding.BIT_PACKED))

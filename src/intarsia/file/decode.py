@@ -21,20 +21,14 @@ import pyarrow as pa
 from intarsia import native
 from intarsia.arrow.nested import join_columns
 from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
-from intarsia.file.chunks import (
-    ChunkOutlines,
-    ChunkPlan,
-    Int64s,
-    LeafPlan,
-    RecordedPages,
-    recorded_pages,
-)
+from intarsia.file.chunks import ChunkOutlines, ChunkPlan, LeafPlan, RecordedPages, recorded_pages
 from intarsia.file.claims import check_dictionary_size, check_expansion, check_values, is_plausible
 from intarsia.file.fetch import FetchedBytes
 from intarsia.file.schema import FileSchema
 from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format.enums import PageType
 from intarsia.format.footer import Leaf
+from intarsia.format.page_index import Int64s
 from intarsia.format.pages import PAGE_CHECKSUM, Page, check_value_counts, dictionary_page, pages_at
 from intarsia.format.row_groups import native_outlines, outlines_of_chunks
 from intarsia.format.structs import PageEncodingStats, RowGroup
@@ -371,8 +365,7 @@ def _segments(schema: SyntheticSchema, fetched: FetchedBytes, plan: LeafPlan) ->
             check_values(data, num_values[at], codec, leaf, schema.created_by, start, stop)
     encodings = [outlines.pages[group].encodings for group in groups.tolist()]
     raw_bytes = outlines.uncompressed_bytes[groups].tolist()
-    ordinal = schema.positions[leaf.ordinal]
-    return Segments(ordinal, starts, stops, num_values, raw_bytes, codecs, encodings)
+    return Segments(schema.positions[leaf.ordinal], starts, stops, num_values, raw_bytes, codecs, encodings)
 
 
 def _check_pages(plan: ChunkPlan, codec: int, fetched: FetchedBytes, start: int, first: int) -> int:

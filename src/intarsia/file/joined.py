@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from itertools import accumulate
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +32,10 @@ from intarsia.format.row_groups import LazyChunks, parse_chunks
 from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.once import cached_property
 from intarsia.records import dataclass
+from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, ByteSource, CountedSource, ObjectStoreFile, check_unchanged
 from intarsia.tuning import REQUESTS_AT_ONCE
-
-Bools: TypeAlias = "npt.NDArray[np.bool_]"
-
 
 #: Ranges of an object at most this many bytes apart are read in one request. A single object is read with
 #: gaps of up to 1 MiB, because a connection transfers 1 MiB in the time of another request. Here, other
@@ -129,8 +127,7 @@ class JoinedMetadata(FileMetadata):
             for part, start in zip(self.parts, self.starts, strict=False)
             for group in part.metadata.footer.metadata.row_groups
         ]
-        num_rows = int(self.row_edges[-1])
-        joined = first._replace(row_groups=groups, num_rows=num_rows, key_value_metadata=own)
+        joined = first._replace(row_groups=groups, num_rows=int(self.row_edges[-1]), key_value_metadata=own)
         return Footer(joined, b"", self.starts[-1], self.starts[-1])
 
     def _outline(self, leaves: Sequence[Leaf], groups: Int64s) -> list[ChunkOutlines]:

@@ -147,8 +147,7 @@ class SyntheticSchema:
         metadata = FileMetaData(
             2, list(self.elements), num_rows, row_groups, key_values, created_by=created_by
         )
-        footer = thrift.serialize(metadata)
-        return b"".join((*body, *footer_parts(footer)))
+        return b"".join((*body, *footer_parts(thrift.serialize(metadata))))
 
 
 def _arrow_schema(fields: list[pa.Field]) -> tuple[KeyValue, ...]:

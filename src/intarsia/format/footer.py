@@ -229,6 +229,11 @@ def is_text(head: bytes) -> bool:
     return not head.startswith((MAGIC, ENCRYPTED_MAGIC)) and _CONTROL_CHARACTERS.isdisjoint(head)
 
 
+def footer_bytes_by(trailer: bytes) -> int:
+    """Return the size of a footer with its length and magic, by the last bytes; 0 if they have no magic."""
+    return int.from_bytes(trailer[:4], "little") + TRAILER_BYTES if trailer[4:] == MAGIC else 0
+
+
 def footer_start(trailer: bytes, file_length: int) -> int:
     """Return the byte offset of the footer, computed from the last 8 bytes of a file.
 
@@ -292,8 +297,7 @@ def parse_footer(raw: bytes, start: int, file_length: int) -> Footer:
     """
     source = FooterBytes(raw, start, partial(_check_chunk, file_length=file_length))
     try:
-        metadata = parse_file_metadata(source)
-        footer = Footer(metadata, raw, start, file_length)
+        footer = Footer(parse_file_metadata(source), raw, start, file_length)
         _check(footer)
     except CorruptFileError as error:
         error.at(offset=start + (error.offset or 0), struct="FileMetaData")
@@ -420,8 +424,7 @@ def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
         repetitions = [one.repetition_type or FieldRepetitionType.REQUIRED for one in path]
         definition = len(path) - repetitions.count(FieldRepetitionType.REQUIRED)
         repetition = repetitions.count(FieldRepetitionType.REPEATED)
-        logical = _logical_type(element)
-        leaves.append(Leaf(len(leaves), names, element, logical, definition, repetition, root))
+        leaves.append(Leaf(len(leaves), names, element, _logical_type(element), definition, repetition, root))
     return tuple(leaves)
 
 

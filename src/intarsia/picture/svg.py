@@ -13,7 +13,7 @@ from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
-from intarsia.amounts import count, size
+from intarsia.amounts import count, cut, size
 from intarsia.picture.facts import (
     FILE_READ,
     PROVEN,
@@ -30,7 +30,7 @@ from intarsia.picture.facts import (
 WIDTH = 960
 _LEFT = 128
 _LANE, _GAP = 13, 4
-_MAX_LANES = 16
+_MAX_LANES, _MAX_LABEL = 16, 16
 _MARGIN = 14
 
 #: The class of each look.
@@ -140,7 +140,7 @@ def draw_bars(title: str, subtitle: str, bars: Iterable[Bar]) -> str:
     y, full = 60.0, WIDTH - _LEFT - 230
     listed = list(bars)
     for label, filled, look, words in listed[:_MAX_LANES]:
-        canvas.text(_LEFT - 10, y + 10.5, _cut(label), "c", 'text-anchor="end"')
+        canvas.text(_LEFT - 10, y + 10.5, cut(label, _MAX_LABEL), "c", 'text-anchor="end"')
         canvas.box(_LEFT, y, full, _LANE, "u")
         if filled > 0:
             canvas.box(_LEFT, y, max(2.0, full * min(filled, 1.0)), _LANE, _CLASSES[look])
@@ -231,8 +231,7 @@ def _files(canvas: _Canvas, y: float, lake: LakeFacts) -> float:
     for (row, state), run in groupby(range(len(states)), lambda at: (at // across, states[at])):
         if state not in bright:
             at, *others = run
-            width = (1 + len(others)) * cell - 1
-            canvas.box(at % across * cell, y + row * cell, width, cell - 1, css[state])
+            canvas.box(at % across * cell, y + row * cell, (1 + len(others)) * cell - 1, cell - 1, css[state])
     side = max(3.0, cell - 1)
     for at, state in enumerate(states):
         if state in bright:
@@ -276,7 +275,7 @@ def _pages(canvas: _Canvas, y: float, file: FilePages, *, is_lake: bool) -> floa
         y += 12
     for lane in lanes[:_MAX_LANES]:
         bold = ' style="font-weight:700"' if lane.role == "where" else ""
-        canvas.text(_LEFT - 10, y + 10.5, _cut(lane.name), "c", f'text-anchor="end"{bold}')
+        canvas.text(_LEFT - 10, y + 10.5, cut(lane.name, _MAX_LABEL), "c", f'text-anchor="end"{bold}')
         _lane(canvas, y, lane, css, file.num_rows, scale)
         y += _LANE + _GAP
     if len(lanes) > _MAX_LANES:
@@ -329,10 +328,6 @@ def _joined(ranges: Sequence[int], gap: float) -> Iterator[tuple[int, int]]:
         else:
             found.append((start, stop))
     yield from found
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= 16 else f"{name[:15]}…"
 
 
 # --- bytes ----------------------------------------------------------------------------------------------

@@ -116,8 +116,7 @@ def _bind_call(
                 f"{len(calls)} or more functions are nested; the limit is {MAX_FUNCTIONS}",
                 reason="nested-too-deeply",
             )
-    column = resolve(operand)
-    operands, made = [column], list[Function]()
+    operands, made = [resolve(operand)], list[Function]()
     for each in reversed(calls):
         function = _made(each, operands[-1])
         if function is not None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 import numpy as np
 import pyarrow as pa
 
+from intarsia.amounts import cut
 from intarsia.errors import PredicateError
 from intarsia.predicate.bound import ascending
 from intarsia.predicate.literals import (
@@ -201,8 +202,7 @@ def _in_bytes(column: Column, literal: object) -> LocatedLiteral:
     width = column.type.byte_width
     # A longer literal is just above its own prefix. A shorter one is just below itself padded with zeros.
     side = (len(literal) > width) - (len(literal) < width)
-    value = literal[:width].ljust(width, b"\0")
-    return LocatedLiteral(pa.scalar(value, column.type), side)
+    return LocatedLiteral(pa.scalar(literal[:width].ljust(width, b"\0"), column.type), side)
 
 
 def _parsed(column: Column, literal: str, parse: Callable[[str], object]) -> object:
@@ -225,9 +225,7 @@ def _utf8(column: Column, literal: str) -> bytes:
 
 
 def _mismatch(column: Column, literal: object) -> NoReturn:
-    shown = f"a {literal.form}" if isinstance(literal, Temporal) else render_literal(literal)
-    if len(shown) > 80:
-        shown = shown[:79] + "…"
+    shown = cut(f"a {literal.form}" if isinstance(literal, Temporal) else render_literal(literal), 80)
     declared = column.declared
     if pa.types.is_dictionary(declared):  # as partition columns are
         declared = declared.value_type

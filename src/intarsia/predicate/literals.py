@@ -381,6 +381,18 @@ def _render_scalar(value: pa.Scalar) -> str:
         return render_literal(error.object)
 
 
+def render_clock(of_day: int, digits: int) -> str:
+    """Render nanoseconds since midnight with a number of fractional digits.
+
+    Example:
+        >>> render_clock(3_723_004_005_006, 3), render_clock(0, 0)
+        ('01:02:03.004', '00:00:00')
+    """
+    seconds, fraction = divmod(of_day, NS_PER_UNIT["s"])
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{clock}.{f'{fraction:09}'[:digits]}" if digits else clock
+
+
 def _render_temporal(moment: Temporal, unit: str) -> str:
     """Render a time with as many fractional digits as its unit has, which is exact."""
     if moment.form == "duration":
@@ -388,10 +400,7 @@ def _render_temporal(moment: Temporal, unit: str) -> str:
     days, of_day = divmod(moment.ns, NS_PER_DAY)
     if moment.form == "date":
         return f"DATE '{render_day(days)}'"
-    seconds, fraction = divmod(of_day, NS_PER_UNIT["s"])
-    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    if digits := _FRACTION_DIGITS[unit]:
-        clock += "." + f"{fraction:09}"[:digits]
+    clock = render_clock(of_day, _FRACTION_DIGITS[unit])
     if moment.form == "time":
         return f"TIME '{clock}'"
     return f"TIMESTAMP '{render_day(days)} {clock}{'Z' if moment.aware else ''}'"

@@ -199,8 +199,7 @@ def necessary_conditions(predicate: pl.Expr, schema: pa.Schema) -> list[Predicat
         ['x > 3']
     """
     try:
-        tree = json.loads(predicate.meta.serialize(format="json"))
-        return _Translator(schema).necessary(tree)
+        return _Translator(schema).necessary(json.loads(predicate.meta.serialize(format="json")))
     except (pl.exceptions.PolarsError, RecursionError):  # cannot be serialized, or is nested too deeply
         return []
     except (LookupError, TypeError, ValueError):  # the form of another version of Polars

@@ -385,11 +385,8 @@ def _operand(node: Any) -> Operand:
         return Call("*", _operand(node.this), (-1,))
     if class_name == "Cast":
         target = str(node.to.sql()).upper()
-        return (
-            Call("date", _operand(node.this))
-            if target == "DATE"
-            else Call("cast", _operand(node.this), (target,))
-        )
+        operand = _operand(node.this)
+        return Call("date", operand) if target == "DATE" else Call("cast", operand, (target,))
     name, arguments = _called(node)
     if name.lower() in _SIMPLE and len(arguments) == 1:
         return Call(_SIMPLE[name.lower()], _operand(arguments[0]))
@@ -502,8 +499,7 @@ def _drop_table_names(tree: Any, names: set[str]) -> None:
     """Remove the name of the table from columns such as ``t.user``."""
     for node in list(tree.walk()):
         if type(node).__name__ == "Column" and node.parts[0].name in names and len(node.parts) > 1:
-            first = next(key for key in ("catalog", "db", "table") if node.args.get(key))
-            node.set(first, None)
+            node.set(next(key for key in ("catalog", "db", "table") if node.args.get(key)), None)
 
 
 def _refused(text: str, why: str) -> PredicateError:

@@ -350,11 +350,8 @@ def truncate_max(bound: bytes, limit_bytes: int, *, text: bool) -> bytes:
     """
     if len(bound) <= limit_bytes:
         return bound
-    raised = (
-        _increment_text(_cut_text(bound, limit_bytes), limit_bytes)
-        if text
-        else successor(bound[:limit_bytes])
-    )
+    start = _cut_text(bound, limit_bytes) if text else bound[:limit_bytes]
+    raised = _increment_text(start, limit_bytes) if text else successor(start)
     return bound if raised is None else raised
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from intarsia.amounts import cut
 from intarsia.format.enums import ConvertedType, Type
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import LogicalType
@@ -103,8 +104,7 @@ class JsonObject:
 
 def shown(value: Any, limit: int = 60) -> str:
     """Format a value for a message; strings are quoted, and long values are cut."""
-    text = repr(value) if isinstance(value, str) else str(json_value(value))
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return cut(repr(value) if isinstance(value, str) else str(json_value(value)), limit)
 
 
 def type_name(leaf: Leaf) -> str | None:

@@ -385,8 +385,7 @@ def run_many(check: Callable[[Draw], None], number: int) -> None:
     given = hypothesis.given(hypothesis.strategies.data())
     usual = hypothesis.settings.get_profile("default").max_examples
     count = max(number // 5, number * hypothesis.settings().max_examples // usual)
-    limited = hypothesis.settings(max_examples=count, deadline=None, database=None)
-    limited(given(with_hypothesis))()
+    hypothesis.settings(max_examples=count, deadline=None, database=None)(given(with_hypothesis))()
 
 
 def _hypothesis() -> Any:

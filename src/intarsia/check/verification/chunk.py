@@ -22,11 +22,9 @@ from intarsia.format.pages import Page, iter_pages
 from intarsia.format.structs import ColumnChunk, ColumnIndex, ColumnMetaData, OffsetIndex
 from intarsia.once import cached_property
 from intarsia.records import dataclass
+from intarsia.rows.bounds import Bools, Counts
 from intarsia.rows.int96 import Int96Values
 from intarsia.rows.ordering import Keys, Ordering
-
-Counts = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

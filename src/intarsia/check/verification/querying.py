@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.amounts import some
 from intarsia.arrow.comparison import comparison_array, comparison_type, sortable_type
 from intarsia.check.verification.findings import Findings
 from intarsia.embed.column_data import FileColumns
@@ -160,9 +161,8 @@ def _check_values(
         ("index-claims-rows", "its certain rows include", list(answers.claimed)),
         ("index-estimate", "it estimates", list(answers.estimates)),
     ):
-        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         if wrong:
-            findings.add(rule, f"{does} {'; '.join(wrong[:3])}{more}", index=opened.entry.name)
+            findings.add(rule, f"{does} {some(wrong, 3, '; ')}", index=opened.entry.name)
     return answers.kept_more
 
 
