@@ -4,6 +4,8 @@ from intarsia.storage.local import CLOCK_TICK_SECONDS as CLOCK_TICK_SECONDS
 from intarsia.storage.local import LocalFile as LocalFile
 from intarsia.storage.local import identity_of as identity_of
 from intarsia.storage.local import local_path as local_path
+from intarsia.storage.object_errors import current_options as current_options
+from intarsia.storage.object_errors import offered_options as offered_options
 from intarsia.storage.objects import MAX_CONCURRENT_REQUESTS as MAX_CONCURRENT_REQUESTS
 from intarsia.storage.objects import ObjectIdentity as ObjectIdentity
 from intarsia.storage.objects import ObjectStoreFile as ObjectStoreFile
@@ -11,8 +13,6 @@ from intarsia.storage.objects import StorageOptions as StorageOptions
 from intarsia.storage.objects import Stores as Stores
 from intarsia.storage.objects import find_store as find_store
 from intarsia.storage.objects import split_url as split_url
-from intarsia.storage.offered import current_options as current_options
-from intarsia.storage.offered import offered_options as offered_options
 from intarsia.storage.ranges import ByteRange as ByteRange
 from intarsia.storage.ranges import CachedRanges as CachedRanges
 from intarsia.storage.ranges import SparseBytes as SparseBytes

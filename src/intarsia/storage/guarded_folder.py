@@ -291,8 +291,7 @@ class GuardedFolder:
         for name in self.names():
             if name.startswith(_TEMPORARY):
                 with contextlib.suppress(FileNotFoundError):
-                    written = os.lstat(name, dir_fd=self._fd).st_mtime
-                    if time.time() - written > _ABANDONED_SECONDS:
+                    if time.time() - os.lstat(name, dir_fd=self._fd).st_mtime > _ABANDONED_SECONDS:
                         os.unlink(name, dir_fd=self._fd)
 
     def narrow(self, readers: Readers) -> None:

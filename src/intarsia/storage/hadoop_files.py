@@ -227,8 +227,7 @@ def record_lengths_of_objects(store: Any, sizes: Mapping[str, int], path: str) -
     for folder, lengths in _by_folder(sizes).items():
         log = os.path.join(folder, _LENGTHS)
         with object_errors(path):
-            listed = objects_in(store, log)
-            for number in _next_numbers(os.path.basename(one["path"]) for one in listed):
+            for number in _next_numbers(os.path.basename(one["path"]) for one in objects_in(store, log)):
                 with suppress(AlreadyExistsError):  # of another process
                     obstore.put(store, f"{log}/{number}", _entry(lengths), mode="create")
                     break

@@ -1,17 +1,21 @@
-"""Errors of obstore, translated to one line with the URL, the cause and the remedy."""
+"""The settings of stores, and the errors of obstore in one line with the URL, the cause and the remedy."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
+from intarsia.amounts import cut
 from intarsia.errors import IntarsiaError, ObjectStoreError
-from intarsia.storage.offered import current_options
 
 #: Maximum length of a cause in a message. A cause may contain the whole response of a server.
 MAX_CAUSE_CHARS = 240
+
+#: Options by the URL of a store, which apply to all code of a block that names none of its own.
+_OFFERED: ContextVar[Mapping[str, Mapping[str, Any]] | None] = ContextVar("_OFFERED", default=None)
 
 
 class StoreKind(NamedTuple):
@@ -213,7 +217,10 @@ def describe_failure(url: str, error: Exception) -> StoreFailure:
     kind = store_kind(url)
     # the options of a job of Spark, which are not in the environment
     is_of_spark = any(url.startswith(f"{store}/") for store in current_options())
-    remedy = _of_spark(kind) if is_of_spark else kind.remedy
+    of_spark = (
+        f"the job has Spark's settings {kind.hadoop}… for this store; check them, and the rights they give"
+    )
+    remedy = of_spark if is_of_spark else kind.remedy
     if cause.startswith("Unable to recognise URL"):
         if remedy:
             return StoreFailure(
@@ -243,13 +250,8 @@ def describe_failure(url: str, error: Exception) -> StoreFailure:
                 "check the URL, the network and, for a self-hosted store, the endpoint in the environment"
             )
     cause = _with_status(text) or re.sub(r", max_retries: \d+, retry_timeout: \S+ ?", "", cause)
-    if len(cause) > MAX_CAUSE_CHARS:
-        cause = cause[: MAX_CAUSE_CHARS - 1] + "…"
+    cause = cut(cause, MAX_CAUSE_CHARS)
     return StoreFailure(reason, f"{cause}; {remedy}" if remedy else cause)
-
-
-def _of_spark(kind: StoreKind) -> str:
-    return f"the job has Spark's settings {kind.hadoop}… for this store; check them, and the rights they give"
 
 
 def _with_status(text: str) -> str | None:
@@ -267,3 +269,22 @@ def _with_status(text: str) -> str | None:
 def _first_line(error: Exception) -> str:
     """Return the first line of the message of an error."""
     return str(error).strip().partition("\n")[0]
+
+
+@contextmanager
+def offered_options(options: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+    """Use options for the stores that are found within the block, instead of the environment.
+
+    Args:
+        options: The options of each store by its URL, such as ``s3://bucket``.
+    """
+    token = _OFFERED.set(options)
+    try:
+        yield
+    finally:
+        _OFFERED.reset(token)
+
+
+def current_options() -> Mapping[str, Mapping[str, Any]]:
+    """Return the options of `offered_options` in this block."""
+    return _OFFERED.get() or {}

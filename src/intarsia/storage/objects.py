@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from intarsia.errors import ObjectStoreError, ReplacedWhileReadError
-from intarsia.storage.object_errors import is_range_refused, object_errors, store_kind
-from intarsia.storage.offered import current_options
+from intarsia.storage.object_errors import current_options, is_range_refused, object_errors, store_kind
 from intarsia.storage.ranges import ByteRange
 from intarsia.storage.running_query import (
     LONGEST_SECONDS,
