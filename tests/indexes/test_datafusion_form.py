@@ -17,7 +17,7 @@ import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.blob import parse_block, parse_lines, parse_offset, serialize_block
-from intarsia.indexes.distinct import OpenLines, build_block, open_block
+from intarsia.indexes.distinct import OpenLines, build_block
 from intarsia.indexes.layout import Layout
 from intarsia.predicate import bind, condition_mask, conditions
 from tests.indexes.test_datafusion_golden import GOLDEN, distinct_values
@@ -236,7 +236,7 @@ def test_an_attached_block_never_excludes_a_file_with_a_matching_row(words, pred
         block = build_block("x", values)
     except IndexBuildError:
         return
-    index = open_block(block, Layout(len(words), np.array([0, len(words)]), {}))
+    index = ia.Distinct("x", form="datafusion").open(block, Layout(len(words), np.array([0, len(words)]), {}))
     assert index.lines.to_pylist() == (values.to_pylist() or [""])
     check_answers(index, words, predicate)
 

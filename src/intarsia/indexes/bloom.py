@@ -118,8 +118,7 @@ class BloomFilters:
             metas = [self._file.footer.chunk_metadata(row_group, leaf) for row_group in ordinals]
             num_values = np.zeros(len(row_groups), dtype=np.int64)
             num_values[ordinals] = [meta.num_values for meta in metas]
-            bounds = column_statistics(self._file, condition.path)
-            chances = chances_of_absence(condition, bounds, num_values)
+            chances = chances_of_absence(condition, column_statistics(self._file, condition.path), num_values)
             for row_group, meta in zip(ordinals, metas, strict=True):
                 key = ChunkKey(row_group, leaf.ordinal)
                 try:

@@ -446,8 +446,7 @@ class Dictionaries:
         (outlines,), lengths = self.file.metadata.outlines.of([leaf]), self._lengths(leaf.ordinal)
         usable = row_groups & (lengths > 0) & (lengths <= self.limits.page_bytes)
         num_distinct = np.where(usable, lengths // max(1, plain_bytes(leaf)), 0)
-        bounds = column_statistics(self.file, condition.path)
-        chances = chances_of_absence(condition, bounds, num_distinct)
+        chances = chances_of_absence(condition, column_statistics(self.file, condition.path), num_distinct)
         if chances is None:
             chances = np.full(len(lengths), 1 / num_lookup_values(condition))
         sought = sought_bytes(leaf, self.file.leaf_types[leaf.ordinal], condition)

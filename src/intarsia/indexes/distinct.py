@@ -202,7 +202,7 @@ class Distinct(Index):
 
     def difference(self, payload: bytes, file: ParquetInput) -> str | None:
         """Compare the values of the column with those that another program wrote to the file."""
-        reason = difference(payload, file)
+        reason = _difference(payload, file)
         return None if reason is None else f"{reason}; omit form, which needs no footer key"
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
@@ -227,11 +227,12 @@ class Distinct(Index):
 
     def open(self, payload: bytes, layout: Layout) -> OpenDistinct | OpenLines:
         """Open the values and their granules."""
-        return open_block(payload, layout) if self._is_datafusion else self._open_granules(payload, layout)
+        if self._is_datafusion:
+            return OpenLines(pa.array(parse_block(payload), pa.string()), layout.num_rows)
+        return self._open_granules(payload, layout)
 
     def _open_granules(self, payload: bytes, layout: Layout) -> OpenDistinct:
-        name = f"Distinct({self.column!r})"
-        found = parse_granules(payload, layout, self.granularity, name)
+        found = parse_granules(payload, layout, self.granularity, f"Distinct({self.column!r})")
         try:
             values, lists = found.batch.column("value"), found.batch.column("granules")
             if not pa.types.is_list(lists.type) or lists.type.value_type != pa.uint32() or lists.null_count:
@@ -483,39 +484,18 @@ def build_block(column: str, values: pa.Array) -> bytes:
     return serialize_block(texts)
 
 
-def open_block(block: bytes, layout: Layout) -> OpenLines:
-    """Open a block from `build_block`.
-
-    Raises:
-        IndexPayloadError: If the block is damaged.
-    """
-    return OpenLines(pa.array(parse_block(block), pa.string()), layout.num_rows)
-
-
-def difference(block: bytes, file: ParquetInput) -> str | None:
-    """Compare a block with the one that another program wrote to the file.
-
-    Args:
-        block: The block built from the file's values.
-        file: The file, whose footer has the key.
-
-    Returns:
-        How they differ, as a sentence fragment. None if both list the same values, in any order.
-    """
+def _difference(block: bytes, file: ParquetInput) -> str | None:
+    """Return how a block differs from that of another program, as a sentence fragment; None for the same."""
     try:
-        theirs = _read_lines(file)
+        offset = parse_offset(file.footer.key_values[DATAFUSION_KEY], file.footer)
+        head = file.source.read(offset, offset + DATAFUSION_HEADER_BYTES)
+        stop = offset + parse_header(head, offset, file.footer)
+        theirs = set(parse_lines(file.source.read(offset + DATAFUSION_HEADER_BYTES, stop)))
     except IndexPayloadError as error:
         return str(error)
-    missing = set(parse_block(block)) - set(theirs)
-    if missing:
+    ours = set(parse_block(block))
+    if missing := ours - theirs:
         return f"it lacks {min(missing)[:40]!r}, so it belongs to another column or is out of date"
-    if len(set(theirs)) > len(set(parse_block(block))):
+    if theirs - ours:
         return "it lists values that the column lacks, so it belongs to another column or is out of date"
     return None
-
-
-def _read_lines(file: ParquetInput) -> list[str]:
-    offset = parse_offset(file.footer.key_values[DATAFUSION_KEY], file.footer)
-    head = file.source.read(offset, offset + DATAFUSION_HEADER_BYTES)
-    stop = offset + parse_header(head, offset, file.footer)
-    return parse_lines(file.source.read(offset + DATAFUSION_HEADER_BYTES, stop))

@@ -160,8 +160,7 @@ def _constructed(
     except Exception as error:  # noqa: BLE001 - the class may come from any package
         return FoundIndex(None, "damaged", f"its parameters are not valid for its kind: {error}")
     if names != columns or found != granularity:
-        detail = "its parameters name other columns or granules than the directory"
-        return FoundIndex(None, "damaged", detail)
+        return FoundIndex(None, "damaged", "its parameters name other columns or granules than the directory")
     return FoundIndex(index)
 
 

@@ -98,8 +98,7 @@ class RowMap(Index):
             )
         widths = Widths.of(num_rows)
         sink = io.BytesIO(bytes(widths.table_bytes + 8 * num_rows))
-        num_bytes = _write(sink.getbuffer(), widths, chunk.batches(self.column))
-        sink.truncate(num_bytes)
+        sink.truncate(_write(sink.getbuffer(), widths, chunk.batches(self.column)))
         return sink.getvalue()
 
     def open(self, payload: bytes, layout: Layout) -> OpenRowMap:

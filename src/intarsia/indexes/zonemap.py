@@ -275,8 +275,7 @@ def _granule_summaries(
             parts.append(summarize(piece, starts))
             ordinals.append(granules)
     granules, starts = np.unique(np.concatenate(ordinals), return_index=True)
-    merged = merge_summaries(pa.concat_tables(parts), starts)
-    spread = merged.take(places_in(granules, len(edges) - 1))
+    spread = merge_summaries(pa.concat_tables(parts), starts).take(places_in(granules, len(edges) - 1))
     columns = [
         column if name in ("min", "max") or column.type == pa.null() else pc.fill_null(column, 0)
         for name, column in zip(spread.column_names, spread.columns, strict=True)
