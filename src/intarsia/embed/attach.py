@@ -333,8 +333,7 @@ def heavy_notes(added: Mapping[str, tuple[Attachable, int]], original_bytes: int
         if share > HEAVY_SHARE and original_bytes >= MIN_FILE_BYTES:
             purpose = f"; it is used to {index.purpose}" if index.purpose else ""
             reason = f"it is larger than a tenth of the file{purpose}"
-            columns = ", ".join(map(dotted, index.columns)) or None
-            yield Note(columns, None, name, reason, "heavy", share)
+            yield Note(", ".join(map(dotted, index.columns)) or None, None, name, reason, "heavy", share)
 
 
 # --- one large file, in parts -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from intarsia.embed.leaf_values import Counts, LeafReader, may_be_dictionary
+from intarsia.embed.leaf_values import LeafReader, may_be_dictionary
 from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
@@ -28,6 +28,7 @@ from intarsia.format.structs import (
 )
 from intarsia.once import cached_property
 from intarsia.records import dataclass
+from intarsia.rows.bounds import Counts
 from intarsia.storage import ByteRange
 
 #: Fields of `Statistics` that are defined only if the footer declares a column order.

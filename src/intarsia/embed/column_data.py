@@ -205,8 +205,7 @@ class FileColumns:
         claimed = max([num_rows, *(meta.num_values for meta in metas)])
         with self._file.named_errors():
             for leaf, meta, (_, (start,), (stop,), *_) in zip(leaves, metas, chunks, strict=True):
-                created_by = footer.metadata.created_by
-                check_values(data, meta.num_values, meta.codec, leaf, created_by, start, stop)
+                check_values(data, meta.num_values, meta.codec, leaf, footer.metadata.created_by, start, stop)
             table = decode(
                 schema,
                 chunks,
@@ -250,8 +249,7 @@ class FileColumns:
         num_rows = footer.metadata.row_groups[key.row_group].num_rows
         data = self._file.source.read(*chunk_range(meta))
         try:
-            pages = walk_pages(data, meta.num_values)
-            return locate_pages(data, pages, meta, num_rows, leaf).first_rows
+            return locate_pages(data, walk_pages(data, meta.num_values), meta, num_rows, leaf).first_rows
         except IndexBuildError as error:
             raise IndexBuildError(
                 f"the rows of the pages of {leaf.name!r} cannot be determined: {error}; use "

@@ -14,7 +14,7 @@ from intarsia.indexes.registry import find_index_class, known_kinds, why_unknown
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
 #: The kinds that Parquet defines; they are not embedded, so the registry does not contain them.
-_STANDARD_KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in STANDARD}
+STANDARD_KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in STANDARD}
 
 
 def parse_index(text: str) -> Attachable:
@@ -54,8 +54,8 @@ def parse_indexes(text: str) -> list[Attachable]:
 def index_kinds() -> list[tuple[str, str]]:
     """Return each known kind with the first line of its class's docstring, or why it cannot be loaded."""
     found = []
-    for kind in dict.fromkeys([*_STANDARD_KINDS, *known_kinds()]):
-        cls = _STANDARD_KINDS.get(kind) or find_index_class(kind)
+    for kind in dict.fromkeys([*STANDARD_KINDS, *known_kinds()]):
+        cls = STANDARD_KINDS.get(kind) or find_index_class(kind)
         line = (inspect.getdoc(cls) or "").partition("\n")[0].replace("``", "")
         found.append((kind, line if cls is not None else why_unknown(kind)))
     return found
@@ -104,12 +104,12 @@ def _index_of(node: ast.expr) -> Attachable:
 
 
 def _class_of(kind: str) -> type[Any]:
-    cls = _STANDARD_KINDS.get(kind) or find_index_class(kind)
+    cls = STANDARD_KINDS.get(kind) or find_index_class(kind)
     if cls is not None:
         return cls
     if kind in known_kinds():
         raise IndexBuildError(why_unknown(kind), reason="unknown-kind")
-    kinds = sorted({*_STANDARD_KINDS, *known_kinds()})
+    kinds = sorted({*STANDARD_KINDS, *known_kinds()})
     near = near_matches(kind, kinds)
     hint = f"did you mean {near[0]}?" if near else f"the kinds are {', '.join(kinds)}"
     raise IndexBuildError(f"unknown kind of index {kind!r}; {hint}", reason="unknown-kind")

@@ -22,10 +22,9 @@ from intarsia.format.footer import Footer, Leaf, schema_leaves, schema_paths
 from intarsia.format.structs import ColumnMetaData, IntType, LogicalType, SchemaElement
 from intarsia.once import cached_property
 from intarsia.records import dataclass
+from intarsia.rows.bounds import Counts
 from intarsia.rows.int96 import INT96_BYTES
 from intarsia.rows.ordering import MAX_BOUND_BYTES, Ordering, ordering_for, truncate_max, truncate_min
-
-Counts = npt.NDArray[np.int64]
 
 #: Logical types of bytes whose stored form is their value; the others (DECIMAL, FLOAT16) are decoded.
 _PLAIN_BYTES = frozenset(("STRING", "ENUM", "JSON", "BSON", "UUID"))
@@ -151,8 +150,7 @@ def _innermost(column: pa.ChunkedArray) -> pa.ChunkedArray:
     for chunk in column.chunks:
         flat = chunk.flatten()
         chunks.append(flat[0] if isinstance(flat, list) else flat)
-    data_type = column.type.field(0).type
-    return pa.chunked_array(chunks, type=data_type)
+    return pa.chunked_array(chunks, type=column.type.field(0).type)
 
 
 # --- the bounds of pages, without Python code per row ------------------------------------------------------

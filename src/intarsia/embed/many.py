@@ -141,8 +141,7 @@ def attach(
     check_location(listed, lake_index)
     show = _file_progress(progress, listed.paths)
     report, failed = attach_files(listed, requested, show, storage_options)
-    written = write_lake_index(path, lake_index, storage_options=storage_options)
-    report = replace(report, lake_index=written)
+    report = replace(report, lake_index=write_lake_index(path, lake_index, storage_options=storage_options))
     if failed:
         raise _failed(report, failed, report.files_total, "indexed")
     return report
@@ -200,8 +199,7 @@ def detach(
         >>> ia.detach(os.path.dirname(path)).files_detached
         0
     """
-    detach_one = partial(detach_file, storage_options=storage_options)
-    listed = _find_many(path, detach_one, storage_options)
+    listed = _find_many(path, partial(detach_file, storage_options=storage_options), storage_options)
     if isinstance(listed, DetachReport):
         return listed
     report = detach_files(listed, lambda _: None, storage_options)

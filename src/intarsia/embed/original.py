@@ -246,8 +246,7 @@ def _detach_from(target: Target) -> DetachReport:
             )
         if original.directory is not None:
             length = original.length
-            entries = original.directory.entries
-            removed = [*_added_structures(original), *(entry.name for entry in entries)]
+            removed = [*_added_structures(original), *(entry.name for entry in original.directory.entries)]
             changed = b", ".join(original.changed_key_values()).decode(errors="replace")
             target.replace_tail(length, ())
             if changed:

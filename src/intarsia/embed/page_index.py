@@ -16,7 +16,7 @@ from intarsia.embed.chunk import (
     Outcome,
     without_bounds,
 )
-from intarsia.embed.leaf_values import Counts, PageBounds, cut_bounds, page_bounds
+from intarsia.embed.leaf_values import PageBounds, cut_bounds, page_bounds
 from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ParquetInput
@@ -28,7 +28,7 @@ from intarsia.format.page_index import parse_column_index, parse_offset_index
 from intarsia.format.structs import ColumnIndex, OffsetIndex, Statistics
 from intarsia.predicate.nodes import ColumnName
 from intarsia.records import dataclass
-from intarsia.rows.bounds import boundary_order
+from intarsia.rows.bounds import Counts, boundary_order
 from intarsia.rows.int96 import Int96, Int96Values
 from intarsia.rows.ordering import Ordering
 from intarsia.storage import ByteRange

@@ -336,8 +336,7 @@ class FooterEdit:
         """Remove all entries of a key from the key/value metadata."""
         there = self._tree.structs(_KEY_VALUES)
         if there is not None:
-            kept = [item for item in there if item.get(_KEY) != key]
-            self._tree.set(_KEY_VALUES, LIST, List(STRUCT, kept))
+            self._tree.set(_KEY_VALUES, LIST, List(STRUCT, [item for item in there if item.get(_KEY) != key]))
 
     def keep_row_groups(self, ordinals: Sequence[int]) -> None:
         """Remove all other row groups, and correct the number of rows, before any other change."""

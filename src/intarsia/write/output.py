@@ -366,8 +366,7 @@ def _bounds(chunk: Chunk, location: Placed, *, contains_nan: bool) -> ByteRange 
         return location
     minima, maxima = cut_bounds(index.min_values, index.max_values, ordering)
     index = index._replace(min_values=minima, max_values=maxima)
-    order = boundary_order(*ordering.decode_pages(index))
-    return thrift.serialize(index._replace(boundary_order=int(order)))
+    return thrift.serialize(index._replace(boundary_order=int(boundary_order(*ordering.decode_pages(index)))))
 
 
 def _rewrite_tail(

@@ -86,7 +86,7 @@ def sorted_rows(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
     Raises:
         WriteError: If the type of a column cannot be sorted, or pyarrow cannot reorder the rows.
     """
-    columns = [_sortable(table.column(name)) for name, _ in keys]
+    columns = [sortable(table.column(name)) for name, _ in keys]
     named = pa.table(columns, names=[name for name, _ in keys])
     try:
         # nulls at the end; pyarrow takes a text that starts with a dot as a path
@@ -101,7 +101,7 @@ def sorted_rows(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
         ) from error
 
 
-def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def sortable(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Cast to a type that pyarrow sorts correctly; it fails on dictionaries and missorts small decimals."""
     data_type = comparison_type(column.type)
     return comparison_array(column, data_type).cast(sortable_type(data_type))
