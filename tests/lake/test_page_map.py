@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.lake.page_map import merged
 from intarsia.picture.facts import EXCLUDED, FILE_READ, READ, READ_IN_VAIN, SKIPPED
+from intarsia.rows.selection import RowSelection
 from tests.effort import examples
 from tests.lake.report_lakes import COLUMNS, SETTLED, WHERES, forms, recorded_preads
 
@@ -27,7 +27,7 @@ def was_read(reads, path, start, stop):
     """Return whether a range of a file was read."""
     inode = os.stat(path).st_ino
     own = np.array([(a, b) for file, a, b in reads if file == inode], np.int64).reshape(-1, 2)
-    return any(a <= start and stop <= b for a, b in merged(own).tolist())
+    return any(a <= start and stop <= b for a, b in RowSelection.union_of(*own.T))
 
 
 def matching_rows(table, where):

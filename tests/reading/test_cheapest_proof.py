@@ -11,8 +11,7 @@ import intarsia as ia
 from intarsia.file import ParquetInput
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.predicate import bind, parse_filters, parse_sql
-from intarsia.read.estimate import Estimates
-from intarsia.read.file_plan import prune
+from intarsia.read.file_plan import Estimates, prune
 from intarsia.read.pruner import combine, conditions_of
 from intarsia.rows.selection import RowSelection
 from tests.counting import arguments_of, profiling, python_calls

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.indexes import Index, OpenIndex
 from intarsia.predicate import BoundAnd, bind, parse_sql
-from intarsia.read.estimate import order_conditions
+from intarsia.read.file_plan import order_conditions
 from tests.effort import examples
 from tests.reading.exact import assert_same_rows
 

@@ -122,8 +122,7 @@ def advise_on(
     table = source if isinstance(source, Table) else open(source, storage_options=storage_options)
     bound = [BoundQuery.of(table, query) for query in requested]
     with contextlib.ExitStack() as resources:
-        sampled = sample_table(table, bound, sample_bytes, resources)
-        work = Measurement(table, bound, sampled)
+        work = Measurement(table, bound, sample_table(table, bound, sample_bytes, resources))
         work.build(show)
         chosen = work.choose()
         paths = _paths(source, table)

@@ -28,7 +28,7 @@ from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES
 from intarsia.lake.table import Table
 from intarsia.predicate import BoundCompare, BoundMatch, BoundNull, BoundPrefix, Condition
 from intarsia.predicate.bound import BoundFunction, BoundIn, is_lookup
-from intarsia.read.hint import opens_in_vain
+from intarsia.read.report import opens_in_vain
 
 #: An option helps if at least one query saves this part of what it reads, and this many bytes.
 MIN_PART = 0.2
@@ -73,8 +73,7 @@ class Measurement:
                     candidates += [index for c in file.conditions(number) for index in indexes_for(c)]
             self.indexes |= {name_of(index): index for index in candidates}
         if not bound and self._files:
-            first = next(iter(self._files.values()))
-            self.shapes = shapes_of(first.sample.with_indexes([]))
+            self.shapes = shapes_of(next(iter(self._files.values())).sample.with_indexes([]))
             few = [shape.column for shape in self.shapes if shape.shape == "clustered"]
             self.indexes |= {name_of(index): index for index in map(Distinct, few)}
 
@@ -219,8 +218,7 @@ class Measurement:
 
     def rows_matched(self, number: int) -> float:
         """Return the number of rows of all files that match a query."""
-        matched = sum(file.least(number, ())[1] for file in self._files_of(number))
-        return matched * self._scale(number)
+        return sum(file.least(number, ())[1] for file in self._files_of(number)) * self._scale(number)
 
     def rows(self, most_bytes: int) -> tuple[pa.Table, bool]:
         """Return rows of the sample that are not deleted, and whether they are all rows of the table.

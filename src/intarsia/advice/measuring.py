@@ -184,8 +184,7 @@ class MeasuredFile:
                 query.result(piece.rows, piece.numbers, columns, table.schema)
                 for piece in read_rows(query, FilePlan(rows, rows, rows))
             ]
-            is_whole = chosen.num_rows == file.footer.num_rows
-            return pa.concat_tables([no_rows(table.schema), *tables]), is_whole
+            return pa.concat_tables([no_rows(table.schema), *tables]), chosen.num_rows == file.footer.num_rows
 
     def _find_scale(self, ordinal: int) -> float:
         """Return the size of the plan of a query of the file divided by that of the sample."""

@@ -221,5 +221,4 @@ def _extrapolated(query: QueryAdvice, arrangement: Arrangement, scale: float, ro
     more = arrangement.rows_per_page if is_sorted else 0
     growth = (max(1, rows_matched) + more) / (max(1, query.rows_matched) + more)
     page_bytes = cost.bytes - cost.footer_bytes - cost.index_bytes
-    index_bytes = cost.index_bytes * (1 if is_sorted else scale)
-    return cost.footer_bytes * scale + index_bytes + page_bytes * growth
+    return cost.footer_bytes * scale + cost.index_bytes * (1 if is_sorted else scale) + page_bytes * growth

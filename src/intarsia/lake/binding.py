@@ -23,7 +23,6 @@ from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import (
     Bound,
     BoundConstant,
-    ColumnName,
     Constant,
     Path,
     Predicate,
@@ -84,7 +83,8 @@ class TableBinder:
         self._columns = tuple(columns)
         schema, partitions = definition.schema, definition.partitions
         self._bound = None if predicate is None else _bind_leaves(predicate, schema, definition.variants)
-        named = () if predicate is None else _column_names(predicate)
+        asked = () if predicate is None else leaves(predicate)
+        named = {innermost(leaf.column) for leaf in asked if not isinstance(leaf, Constant)}
         # the top-level columns of the predicate, which may be few of thousands
         self._of_predicate = dict.fromkeys([find_column(schema, name)[0][0] for name in named])
         self._budget = ExpansionBudget(MAX_SCAN_EXPANDED_BYTES)
@@ -235,10 +235,6 @@ class TableBinder:
             self._bindings.clear()
         found = self._bindings[schema] = _Binding(bound, missing, names)
         return found
-
-
-def _column_names(predicate: Predicate) -> Iterable[ColumnName]:
-    return {innermost(leaf.column) for leaf in leaves(predicate) if not isinstance(leaf, Constant)}
 
 
 def _bind_leaves(predicate: Predicate, schema: pa.Schema, variants: Set[Path]) -> Bound:

@@ -278,8 +278,7 @@ class TableScanner:
 
     def _scan(self, limit: int | None = None) -> Scan:
         snapshot, self._snapshot = self._snapshot, None
-        scan = Scan(self._table, self._predicate, self._names, limit, snapshot=snapshot)
-        return self._dataset.record(scan)
+        return self._dataset.record(Scan(self._table, self._predicate, self._names, limit, snapshot=snapshot))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Run the scan, and yield batches."""

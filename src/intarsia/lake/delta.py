@@ -153,8 +153,7 @@ class DeletionVector:
 
 
 def _refuse_unknown_features(root: str, table: DeltaTable) -> None:
-    features = set(table.protocol().reader_features or ())
-    unknown = sorted(features - READER_FEATURES)
+    unknown = sorted(set(table.protocol().reader_features or ()) - READER_FEATURES)
     if unknown:
         raise UnsupportedFeatureError(
             f"the Delta table uses {', '.join(unknown)}, which Intarsia does not support; drop the feature "

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from intarsia.ahead import ahead
+from intarsia.amounts import some
 from intarsia.errors import ListingError, ObjectStoreError, SourceError
 from intarsia.lake.data_file import DataFile, Partition
 from intarsia.lake.delta import open_delta_url
@@ -413,10 +414,9 @@ def _choose(
     if not files:
         end = ""
         if ignored:
-            more = f" and {len(ignored) - 1:,} more" if len(ignored) > 1 else ""
             suffixes = ", ".join(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
             end = (
-                f"; ignored {ignored[0]}{more}, because only {suffixes} and files without an extension that "
+                f"; ignored {some(ignored)}, because only {suffixes} and files without an extension that "
                 "begin with PAR1 are read; to read files with other names, pass their paths or a glob"
             )
         raise FileNotFoundError(f"{source}: no Parquet file in this folder{end}")
@@ -494,8 +494,7 @@ def _find_remote(url: str, stores: Stores) -> FoundFiles:
         )
         raise FileNotFoundError(f"{url}: {missing}")
     roles = {path: role_of_name(path.rpartition("/")[2]) for path in listing.files}
-    chosen = _choose(url, (), roles, lambda path, _: listing.files[path])
-    return replace(chosen, segments=listing.segments)
+    return replace(_choose(url, (), roles, lambda path, _: listing.files[path]), segments=listing.segments)
 
 
 class ObjectListing(NamedTuple):
@@ -533,16 +532,8 @@ def list_objects(url: str, store: Any = None, inside: str = "") -> ObjectListing
         name = str(item["path"])
         *folders, last = name[len(prefix) :].lstrip("/").split("/")
         if is_visible(last) and all(map(is_visible_folder, folders)):
-            identity, path = ObjectIdentity.of(item), f"{base}/{name}"
-            files[path] = DataFile(
-                path,
-                identity.size_bytes,
-                _partition_values(folders),
-                store,
-                name,
-                identity.e_tag,
-                identity.modified,
-            )
+            path, (size, e_tag, modified) = f"{base}/{name}", ObjectIdentity.of(item)
+            files[path] = DataFile(path, size, _partition_values(folders), store, name, e_tag, modified)
         elif folders == [LAKE_INDEX_FOLDER] and last.endswith(SEGMENT_SUFFIX):
             segments[last] = ObjectIdentity.of(item)
     return ObjectListing(files, segments)

@@ -195,8 +195,7 @@ class FirstRows:
         files = sorted(files)
         left = set(files)
         if len(files) > 1:
-            axes = self._planner.axes(files, reads=False, makes_requests=True)
-            for axis in axes:
+            for axis in self._planner.axes(files, reads=False, makes_requests=True):
                 left.difference_update(axis.ordinals[~axis.is_left].tolist())
                 if axis.is_left.any() and self._search_axis(axis):
                     left.difference_update(axis.ordinals.tolist())

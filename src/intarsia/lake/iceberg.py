@@ -342,8 +342,7 @@ def _listed(tasks: Sequence[FileScanTask], options: StorageOptions | None) -> tu
         location = task.file.file_path
         for one in task.delete_files:
             if one.file_path not in delete_files:
-                path = local_name(one.file_path)
-                (file,) = with_stores([DataFile(path, one.file_size_in_bytes)], options)
+                (file,) = with_stores([DataFile(local_name(one.file_path), one.file_size_in_bytes)], options)
                 delete_files[one.file_path] = DeleteFile(file, one.file_format.value, one.record_count)
         mine = tuple(delete_files[one.file_path] for one in task.delete_files)
         deletes = DeletedPositions(location, mine) if mine else None
@@ -474,8 +473,7 @@ def _defaults(location: str, schema: Schema, arrow: pa.Schema) -> Mapping[Path, 
     values: dict[Path, pa.Scalar] = {}
     for field in schema.fields:
         if field.initial_default is not None:
-            data_type = plain_type(arrow.field(field.name).type)
-            values[field.name,] = pa.scalar(field.initial_default, data_type)
+            values[field.name,] = pa.scalar(field.initial_default, plain_type(arrow.field(field.name).type))
         for nested in index_by_id(Schema(field)).values():
             if nested.initial_default is not None and nested.field_id != field.field_id:
                 raise UnsupportedFeatureError(

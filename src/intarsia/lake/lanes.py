@@ -10,13 +10,14 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from intarsia.amounts import cut
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunks import UNKNOWN, ChunkOutlines
 from intarsia.format.enums import codec_name, encoding_name
 from intarsia.format.footer import Leaf
+from intarsia.format.page_index import Int64s
 from intarsia.format.structs import ColumnMetaData
 from intarsia.once import cached_property
 from intarsia.picture.facts import (
@@ -37,8 +38,6 @@ from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.rows.values import human_value, json_value, type_name
-
-Int64s = npt.NDArray[np.int64]
 
 #: The most cells of all lanes of the files in a picture.
 MAX_CELLS = 7_000
@@ -359,4 +358,4 @@ def joined_steps(steps: Sequence[PruneStep]) -> list[PruneStep]:
 
 def _short(leaf: Leaf, raw: bytes) -> Any:
     value = json_value(human_value(leaf, raw))
-    return value[: _MAX_TEXT - 1] + "…" if isinstance(value, str) and len(value) > _MAX_TEXT else value
+    return cut(value, _MAX_TEXT) if isinstance(value, str) else value

@@ -7,14 +7,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.amounts import count
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput
-from intarsia.format.footer import MAGIC, TRAILER_BYTES, Leaf
+from intarsia.format.footer import TRAILER_BYTES, Leaf, footer_bytes_by
 from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX
 from intarsia.lake.lanes import Lanes, TracedRows, joined_steps
 from intarsia.lake.table_files import TableFiles
@@ -37,9 +36,8 @@ from intarsia.picture.facts import (
     name_of,
 )
 from intarsia.read.file_plan import JoinedRows
-from intarsia.read.hint import Hints
 from intarsia.read.pruner import PruneStep
-from intarsia.read.report import ScanReport
+from intarsia.read.report import Hints, ScanReport
 from intarsia.read.trace import QueryTrace, TracedFile
 from intarsia.rows.selection import RowSelection, union
 
@@ -183,7 +181,9 @@ class _Traced:
         query, plan = traced.query, traced.outcome.plan
         edges = query.file.extent.row_edges
         among = np.ones(len(edges) - 1, dtype=bool) if traced.among is None else traced.among
-        ordinals = np.array([self._table.ordinals[path] for path in _paths(query.file)])
+        file = query.file
+        parts = [part.metadata for part in file.joined.parts] if isinstance(file, JoinedInput) else [file]
+        ordinals = np.array([self._table.ordinals[one.path] for one in parts])
         for step in plan.steps:
             gone = step.before.count_between(edges) > 0
             gone &= (step.after.count_between(edges) == 0) & among
@@ -283,13 +283,6 @@ class _Traced:
         )
 
 
-def _paths(file: ParquetInput) -> list[str]:
-    """Return the paths of the files that are joined, or of the one file."""
-    if isinstance(file, JoinedInput):
-        return [part.metadata.path for part in file.joined.parts]
-    return [file.path]
-
-
 def _short_names(paths: Sequence[str]) -> list[str]:
     """Return paths without their common folder.
 
@@ -302,8 +295,6 @@ def _short_names(paths: Sequence[str]) -> list[str]:
 
 
 # --- the facts of one file: its pages, its other parts, and how much was read -------------------------------
-
-Int64s = npt.NDArray[np.int64]
 
 #: The most matching rows and ranges of rows that a picture shows one by one.
 MAX_MARKS = 2_000
@@ -319,7 +310,7 @@ def file_facts(file: ParquetInput, name: str, traced: TracedRows, num_lanes: int
     """
     pages = Lanes(file, traced, num_lanes)
     lanes = [pages.lane(leaf) for leaf in file.footer.leaves]
-    reads = RowSelection(*merged(pages.reads).T)
+    reads = RowSelection.union_of(*pages.reads.T)
     directory = file.metadata.directory
     num_rows = file.footer.num_rows
     return FilePages(
@@ -379,17 +370,6 @@ def _some(rows: RowSelection) -> list[int]:
 _MAX_PARTS = 500
 
 
-def merged(ranges: Int64s) -> Int64s:
-    """Return ranges as ascending ranges that neither touch nor overlap.
-
-    Example:
-        >>> merged(np.array([[8, 9], [0, 4], [2, 6], [6, 7]])).tolist()
-        [[0, 7], [8, 9]]
-    """
-    rows = RowSelection.union_of(*ranges.T)
-    return np.stack([rows.starts, rows.stops], axis=1)
-
-
 def file_parts(file: ParquetInput, leaves: Sequence[Leaf], reads: RowSelection) -> list[FilePart]:
     """Return the parts of a file that are not data pages, and how much of each was read.
 
@@ -421,9 +401,7 @@ def file_parts(file: ParquetInput, leaves: Sequence[Leaf], reads: RowSelection) 
     found.append((file.footer.start, end, "footer", "footer"))
     if directory is not None:
         stop = directory.original_length
-        trailer = file.source.read(stop - TRAILER_BYTES, stop)
-        if trailer[4:] == MAGIC:
-            num_bytes = int.from_bytes(trailer[:4], "little") + TRAILER_BYTES
+        if num_bytes := footer_bytes_by(file.source.read(stop - TRAILER_BYTES, stop)):
             found.append((stop - num_bytes, stop, "footer", "footer of the original file"))
     gap, joined = 64, _joined_parts(found, 64)
     while len(joined) > _MAX_PARTS and gap < end:

@@ -185,8 +185,7 @@ class Planner:
             if num_bytes > KEPT_DICTIONARY_BYTES:  # the rest is read again
                 axis = replace(axis, plan=replace(axis.plan, dictionary_pages={}))
             for position in np.flatnonzero(axis.is_planned).tolist() if reads else ():
-                path = axis.joined.parts[position].metadata.path
-                plans[path] = PlannedPart(axis, position)
+                plans[axis.joined.parts[position].metadata.path] = PlannedPart(axis, position)
         return [ordinal for ordinal in files if ordinal in left], plans
 
     def axes(self, files: Sequence[int], *, reads: bool, makes_requests: bool) -> Iterator[AxisPlan]:
@@ -269,6 +268,5 @@ class Planner:
             plan = plan_file(query, reads=reads)
         is_left = joined.files_with(plan.candidates)
         self._report.add_index_bytes(file.source.counts.bytes)
-        excluded = FileOutcome(replace(plan, index_bytes=0), rows_estimated=0.0)
-        self._report.add_file(query, excluded, ~is_left)
+        self._report.add_file(query, FileOutcome(replace(plan, index_bytes=0), rows_estimated=0.0), ~is_left)
         return AxisPlan(ordinals, query, plan, is_left)

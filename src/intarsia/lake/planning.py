@@ -112,8 +112,7 @@ class PlannedPart:
 
     def plan_of(self, query: FileQuery) -> FilePlan:
         """Return the plan of the opened file, which may have been replaced since."""
-        metadata = self.axis.joined.parts[self.position].metadata
-        if metadata is not query.file.metadata:
+        if self.axis.joined.parts[self.position].metadata is not query.file.metadata:
             return plan_file(query)
         plan = self.axis.of_file(self.position)
         if self.has_indexes:

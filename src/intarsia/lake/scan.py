@@ -32,14 +32,13 @@ from intarsia.read.approximate import ApproximateCount, DistinctValues, FileSize
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned, estimate_rows
 from intarsia.read.file_rows import LOCATIONS, FileOutcome, locate_rows, read_rows
-from intarsia.read.hint import Hints
 from intarsia.read.output_columns import (
     OutputColumn,
     concat_rows,
     output_columns,
     refuse_repeated,
 )
-from intarsia.read.report import ScanReport, warn_of_failed
+from intarsia.read.report import Hints, ScanReport, warn_of_failed
 from intarsia.read.totals import Totals
 from intarsia.read.trace import QueryTrace
 from intarsia.read.value_counts import ValueCounts
@@ -125,8 +124,11 @@ class Scan:
                 return self._run  # it was made for the report of a scan that has not run
         ranges, trace = snapshot.reads.ranges, None
         if self._is_traced and ranges is not None:
+            from intarsia.lake.page_map import page_map
+
             names = None if self._arguments[2] is None else [column.name for column in self.columns]
-            trace = QueryTrace(ranges, partial(_draw, self._table, self._where, names))
+            where = "" if self._where is None else str(self._where)
+            trace = QueryTrace(ranges, partial(page_map, self._table, where, names))
         return QueryRun(
             self._table,
             self._binder,
@@ -423,7 +425,8 @@ class Scan:
                 lambda found: totals.add_file(found.query, found.plan, found.pieces),
                 totals=totals,
                 does=Ahead.READ,
-                is_alone=self._is_counted,
+                # its own indexes count the certain rows of a file, or it may be skipped
+                is_alone=lambda part: part.has_certain and self._is_enumerated(part),
             )
         return totals
 
@@ -529,10 +532,6 @@ class Scan:
                 is_alone=self._is_enumerated,
             )
         return values
-
-    def _is_counted(self, part: PlannedPart) -> bool:
-        """Return whether the certain rows of a file are counted by its own indexes, or it may be skipped."""
-        return part.has_certain and self._is_enumerated(part)
 
     def _is_enumerated(self, part: PlannedPart) -> bool:
         """Return whether the values of a file may be known from its own indexes, or it may be skipped."""
@@ -674,18 +673,6 @@ class Scan:
                 yield query.result(piece.rows, piece.numbers, self.columns, self.schema)
             if limit == 0:
                 return
-
-
-def _draw(
-    table: TableFiles,
-    where: Predicate | None,
-    columns: Sequence[str] | None,
-    trace: QueryTrace,
-    report: ScanReport,
-) -> PageMap:
-    from intarsia.lake.page_map import page_map
-
-    return page_map(table, "" if where is None else str(where), columns, trace, report)
 
 
 def _import_for(method: str, name: str) -> Any:

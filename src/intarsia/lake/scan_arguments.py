@@ -137,11 +137,8 @@ def choose_rows(table: _Files, rows: RowNumbers, snapshot: Snapshot) -> _Files:
     """
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
-    by_file = (
-        _by_path(table, rows, snapshot)
-        if isinstance(rows, pa.Table)
-        else _by_number(table, _numbers(rows), snapshot)
-    )
+    is_table = isinstance(rows, pa.Table)
+    by_file = _by_path(table, rows, snapshot) if is_table else _by_number(table, _numbers(rows), snapshot)
     chosen = {file: RowSelection.from_rows(np.unique(numbers)) for file, numbers in by_file.items()}
     ordinals = sorted(chosen) or list(range(len(table.files)))[:1]
     files = [table.files[ordinal] for ordinal in ordinals]

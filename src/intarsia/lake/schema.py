@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
+from intarsia.amounts import some
 from intarsia.arrow.comparison import comparison_type
 from intarsia.arrow.nested import repeats_names, with_children
 from intarsia.errors import UnsupportedFeatureError
@@ -359,8 +360,7 @@ def _lacking(counted: Sequence[_Counted]) -> Iterator[str]:
 
 
 def _shown(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(repr(name) for name in names[:_NAMES_SHOWN]) + more
+    return some([*map(repr, names)], _NAMES_SHOWN)
 
 
 def file_view(table: Sequence[pa.Field], file: pa.Schema) -> pa.Schema:

@@ -106,8 +106,7 @@ class SharedAggregate:
             predicate = parse_predicate(where, lambda: table.dataset().schema)
             columns = output_columns(table.schema, [name for name in functions if name != ROWS])
             self._totals = Totals(functions, columns)
-            binder = TableBinder(table, predicate, columns)
-            left = Planner(table, binder, self.report).survivors(self._totals)
+            left = Planner(table, TableBinder(table, predicate, columns), self.report).survivors(self._totals)
         ordinals = {table.files[ordinal].path: ordinal for ordinal in left}
         self.files = FileAggregation(table, ordinals, predicate, functions, on_error)
 

@@ -90,8 +90,7 @@ class Question:
         try:
             if pa.types.is_temporal(data_type) and getattr(data_type, "unit", None) == "ns":
                 # to Python's types, even if pandas is installed; raises if that would lose digits
-                scalar_in_us = scalar.cast(_microseconds(data_type))
-                return scalar_in_us.as_py()
+                return scalar.cast(_microseconds(data_type)).as_py()
             return scalar.as_py()
         except (ValueError, OverflowError):  # nanoseconds, years beyond 9999
             return scalar

@@ -136,8 +136,7 @@ def as_data_type(summaries: pa.Table, data_type: pa.DataType) -> pa.Table:
     """Cast summaries to a wider type."""
     schema = summary_schema(data_type)
     if data_type == pa.null():
-        nothing = pa.nulls(len(summaries))
-        return pa.table([nothing] * 3 + summaries.columns[3:], schema=schema)
+        return pa.table([pa.nulls(len(summaries))] * 3 + summaries.columns[3:], schema=schema)
     return summaries.cast(schema)
 
 

@@ -151,8 +151,7 @@ class DistinctValues:
             with naming_invalid_values(path, ".".join(self._column.path), "counted"):
                 for chunk in comparison_array(piece.rows.column(0), self._kind).chunks:
                     counter.add(chunk)
-        files_read = query.num_files_with(left)
-        return counter, FileOutcome(plan, counts, tuple(answered), files_read=files_read)
+        return counter, FileOutcome(plan, counts, tuple(answered), files_read=query.num_files_with(left))
 
     def _add_sketches(
         self, query: FileQuery, rows: RowSelection, counter: DistinctCounter

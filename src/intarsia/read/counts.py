@@ -7,13 +7,12 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from intarsia.amounts import count
 from intarsia.file import ChunkKey, FileMetadata, ParquetInput
 from intarsia.file.chunks import UNKNOWN, ChunkPlan
 from intarsia.format.footer import Leaf
-from intarsia.format.page_index import PageRows
+from intarsia.format.page_index import Int64s, PageRows
 from intarsia.once import cached_property
 from intarsia.read.pruner import PruneStep
 from intarsia.records import dataclass
@@ -188,9 +187,6 @@ class PagesRead:
                 if groups:
                     found[position, list(groups)] = True
         return found
-
-
-Int64s = npt.NDArray[np.int64]
 
 
 class PageStates:

@@ -19,8 +19,8 @@ from intarsia.ahead import ahead
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey
-from intarsia.file.chunks import Bools, Int64s
 from intarsia.format.footer import Leaf
+from intarsia.format.page_index import Int64s
 from intarsia.once import cached_property
 from intarsia.predicate import Bound
 from intarsia.predicate.bound import conjoin
@@ -37,6 +37,7 @@ from intarsia.read.output_columns import OutputColumn
 from intarsia.read.pruner import PruneStep
 from intarsia.read.run_columns import Run, RunColumns, Runs, run_of_group
 from intarsia.records import dataclass
+from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import Rows, RowSelection, union
 from intarsia.tuning import CONCURRENT_BYTES, RUNS_AT_ONCE
 
@@ -118,8 +119,7 @@ def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Ite
         WrongPageIndexError: If a page index is found to be wrong, so that the caller's results for the other
             rows may be wrong, too.
     """
-    wanted = plan.candidates & rows
-    return PlanReader(query, plan, recovers=False).pieces(wanted, at_once=RUNS_AT_ONCE)
+    return PlanReader(query, plan, recovers=False).pieces(plan.candidates & rows, at_once=RUNS_AT_ONCE)
 
 
 class PlanReader:
@@ -312,8 +312,7 @@ def locate_rows(query: FileQuery, plan: FilePlan, column: OutputColumn) -> tuple
     file = query.file
     rows, outcome = matching_rows(query, plan)
     numbers = rows.rows()
-    edges = file.footer.row_group_starts
-    groups = np.searchsorted(edges, numbers, side="right") - 1
+    groups = np.searchsorted(file.footer.row_group_starts, numbers, side="right") - 1
     leaves = leaves_under(file, [query.own(column).path])
     with file.named_errors():
         pages = _page_numbers(query, leaves[0], numbers, groups) if leaves else np.full(len(numbers), -1)

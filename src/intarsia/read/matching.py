@@ -206,8 +206,7 @@ def _field(
     """
     root = schema.get_field_index(path[0])
     if root not in fields and not leaves_under(query.file, [path]):
-        nulls = pa.nulls(num_rows, field_type(schema.field(root).type, path[1:]))
-        return pa.chunked_array([nulls])
+        return pa.chunked_array([pa.nulls(num_rows, field_type(schema.field(root).type, path[1:]))])
     return field_values(fields[root], path[1:]) if len(path) > 1 else fields[root]
 
 

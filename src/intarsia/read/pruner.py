@@ -18,12 +18,12 @@ from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.arrow.comparison import compares_alike, flags_of
 from intarsia.file.schema import FileSchema
 from intarsia.format.footer import Leaf
+from intarsia.format.page_index import Int64s
 from intarsia.indexes.granules import granule_rows
 from intarsia.indexes.proof import Proof, Wanted
 from intarsia.predicate import Bound, BoundConstant, BoundNull, Condition, Path, condition_mask
@@ -140,8 +140,6 @@ def where_exclusion_matters(
 
 # --- proofs -------------------------------------------------------------------------------------------------
 
-Int64s = npt.NDArray[np.int64]
-
 #: For each condition that a proof could disprove, by ordinal, the granules where it could.
 _Reach: TypeAlias = "dict[int, Bools]"
 
@@ -188,8 +186,7 @@ class Constants:
         if condition.path not in self.values:
             return None
         # of many files, few have different values
-        values = self.values[condition.path].cast(condition.type)
-        matches = flags_of(condition_mask(condition, values))
+        matches = flags_of(condition_mask(condition, self.values[condition.path].cast(condition.type)))
         is_known = self.is_known.get(condition.path)
         if is_known is None:
             rows = granule_rows(self.edges, matches)
@@ -306,8 +303,7 @@ class Pruner:
                 self._conditions[ordinal] = condition
         self.candidates = before & combine(self._formula.root, self._possible, union, intersection)
         if name is not None and self.candidates.num_rows < before.num_rows:
-            column = ", ".join(sorted(used)) or "constant"
-            self.steps.append(PruneStep(name, column, before, self.candidates))
+            self.steps.append(PruneStep(name, ", ".join(sorted(used)) or "constant", before, self.candidates))
 
     def use(self, proof: Proof) -> None:
         """Use a proof that costs nothing."""
@@ -359,8 +355,7 @@ class Pruner:
         """Return the conditions that a proof could narrow, and the granules where that is relevant."""
         wanted: dict[Condition, Bools] = {}
         for ordinal, within in reach.items():
-            known = self._state(ordinal)
-            mask = within & known.is_open & groups
+            mask = within & self._state(ordinal).is_open & groups
             if matters is not None:
                 mask = mask & matters[ordinal]
             if any_of(mask):

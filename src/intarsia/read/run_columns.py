@@ -19,12 +19,13 @@ import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ChunkKey
-from intarsia.file.chunks import Bools, ChunkOutlines, ChunkPlan, DictionaryUse, Int64s, LeafPlan
+from intarsia.file.chunks import ChunkOutlines, ChunkPlan, DictionaryUse, LeafPlan
 from intarsia.file.claims import check_row_count
 from intarsia.file.decode import PageIndexMismatchError, decode_rows, parse_pages
 from intarsia.file.fetch import FetchedBytes, PageCache
 from intarsia.file.metadata import naming_errors
 from intarsia.format.footer import Leaf
+from intarsia.format.page_index import Int64s
 from intarsia.once import cached_property
 from intarsia.read.file_plan import (
     FilePlan,
@@ -33,6 +34,7 @@ from intarsia.read.file_plan import (
     plan_chunks,
 )
 from intarsia.read.file_query import FileQuery, leaves_under
+from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, coalesce
 from intarsia.tuning import ISLAND_BYTES, ISLAND_GROUPS, ITERATED_ROWS, RUN_BYTES, RUN_ROWS
@@ -306,8 +308,7 @@ class RunColumns:
                 if dictionary is not None:
                     dictionaries[at] = dictionary
             # for nested V1 pages, only the number of decoded rows shows that the page index is correct
-            rows_of_pages = tuple(map(_ROWS, chunks))
-            of_leaves.append(LeafPlan(leaf, groups, of_leaf, chunks, dictionaries, rows_of_pages))
+            of_leaves.append(LeafPlan(leaf, groups, of_leaf, chunks, dictionaries, tuple(map(_ROWS, chunks))))
         return of_leaves
 
     def _check_row_count(self, group: int, leaf: Leaf, outlines: ChunkOutlines) -> None:

@@ -78,8 +78,7 @@ class Totals:
             pieces: The matching rows, if they have been read.
         """
         if pieces is None:
-            aggregate = partial(_aggregated, query, self.questions)
-            summaries, outcome = with_current_plan(query, plan, aggregate)
+            summaries, outcome = with_current_plan(query, plan, partial(_aggregated, query, self.questions))
         else:
             summaries, counts = _summarized(query, pieces, self.questions)
             outcome = FileOutcome(plan, counts)
@@ -154,8 +153,7 @@ def _summarized(
         for question in requested:
             path = None if question.column is None else query.own(question.column).path
             if path in ordinals:
-                found = piece.rows.column(ordinals[path])
-                summaries[question] += _column_summaries(query, question, found)
+                summaries[question] += _column_summaries(query, question, piece.rows.column(ordinals[path]))
             else:
                 summaries[question] += _constants(query, question, piece.numbers)
     return summaries, counts
@@ -183,8 +181,7 @@ def _column_summaries(query: FileQuery, question: Question, column: pa.ChunkedAr
     if data_type == pa.null():
         return [one_summary(data_type, None, len(column), column.null_count)]
     with naming_invalid_values(query.file.path, question.name, "aggregated"):
-        plain = comparison_array(column, data_type)
-        return [summarize(chunk, _ALL) for chunk in plain.chunks if len(chunk)]
+        return [summarize(chunk, _ALL) for chunk in comparison_array(column, data_type).chunks if len(chunk)]
 
 
 def _merged(summaries: Sequence[pa.Table]) -> pa.Table:

@@ -111,8 +111,7 @@ class ValueCounts:
             query.check_row_counts(certain)
             pieces, known, answered = [self._repeated(query, path, certain)], certain, []
         counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
-        reader = replace(query, keeps_dictionaries=True)
-        for piece in read_known_rows(reader, plan, plan.candidates - known):
+        for piece in read_known_rows(replace(query, keeps_dictionaries=True), plan, plan.candidates - known):
             counts += piece.counts
             with naming_invalid_values(
                 query.file.path_of(int(piece.groups[0])), self._column.name, "counted"

@@ -11,7 +11,7 @@ import numpy as np
 import xxhash
 
 from intarsia.ahead import ahead
-from intarsia.amounts import part
+from intarsia.amounts import part, some
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
@@ -161,8 +161,7 @@ class LakeIndexReport(JsonObject):
         first += f"; {len(self.failed):,} failed" if self.failed else ""
         lines = [first, f"stored in {self.folder}"]
         if self.files_recent:
-            more = f" and {len(self.files_recent) - 1:,} more" if len(self.files_recent) > 1 else ""
-            lines.append(f"left out, because they may still change: {self.files_recent[0]}{more}")
+            lines.append(f"left out, because they may still change: {some(self.files_recent)}")
         return "\n".join(lines)
 
 

@@ -145,8 +145,7 @@ class Stamps(NamedTuple):
             same_machine: Also compare the change time, which a copy of the folder does not keep.
         """
         equal = (self.size_bytes == others.size_bytes) & (self.size_bytes >= 0)
-        is_object = flags_of(pc.not_equal(self.e_tag, ""))
-        equal &= (self.modified_ns == others.modified_ns) | is_object
+        equal &= (self.modified_ns == others.modified_ns) | flags_of(pc.not_equal(self.e_tag, ""))
         equal &= flags_of(pc.equal(self.e_tag, others.e_tag))
         if same_machine:
             equal &= self.changed_ns == others.changed_ns

@@ -79,8 +79,7 @@ class LakeLocation:
 
     def name_in(self, folder: str, ordinal: int) -> str:
         """Return the path of a file relative to a folder that contains the root."""
-        path = as_text(self.paths[ordinal].as_py())
-        return self.prefix_in(folder) + path[len(self.prefix) :]
+        return self.prefix_in(folder) + as_text(self.paths[ordinal].as_py())[len(self.prefix) :]
 
     def ordinals_of(self, names: pa.Array, folder: str) -> npt.NDArray[np.int64]:
         """Return the ordinals of files by their paths relative to a folder that contains the root.
@@ -534,12 +533,11 @@ class TableLakeIndex:
             ValueError: If the location is unknown or impossible, or the files have no common root.
         """
         if len(self._files) == 1 and self._root is None:
-            path = self._files[0].path
             raise IndexBuildError(
                 "a lake index chooses among the files of a folder, and this is a single file, whose own "
                 "indexes are read directly; pass its folder, or add indexes to it with attach",
                 reason="single-file",
-                path=path,
+                path=self._files[0].path,
             )
         return folder_at(self._required_location.root, location, self._files)
 

@@ -409,8 +409,7 @@ class Family:
         index = index_of(key)
         if index is None:
             return None
-        opened = checked_opened(index, index.open_gathered(parts, len(files)))
-        return Gathered(key.name, path, files, opened)
+        return Gathered(key.name, path, files, checked_opened(index, index.open_gathered(parts, len(files))))
 
 
 class _Parts:
