@@ -171,8 +171,7 @@ class SparkBinder:
             bound = bind(leaf, pa.schema([(path[0], value.type)]))
         except IntarsiaError:
             return _ANY
-        columns = {path: pa.array([value.as_py()], value.type)}
-        return BoundConstant(evaluate(bound, columns, 1)[0].as_py())
+        return BoundConstant(evaluate(bound, {path: pa.array([value.as_py()], value.type)}, 1)[0].as_py())
 
     def _folded(self, name: str) -> str:
         return name if self.case_sensitive else name.lower()

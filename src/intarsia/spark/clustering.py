@@ -11,13 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.arrow.comparison import comparison_array, comparison_type, sortable_type
 from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.records import dataclass
 from intarsia.spark.checksums import free_name
 from intarsia.spark.sessions import using_worker_python
 from intarsia.spark.spark_types import quoted
-from intarsia.write.rows import SortBy, SortKey, sort_keys
+from intarsia.write.rows import SortBy, SortKey, sort_keys, sortable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -145,8 +144,7 @@ def curve_keys(columns: Sequence[pa.Array], bounds: Sequence[pa.Array], curve: C
 
 def _sortable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Cast to a type that pyarrow sorts correctly, in one array."""
-    data_type = comparison_type(values.type)
-    array = comparison_array(values, data_type).cast(sortable_type(data_type))
+    array = sortable(values)
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 

@@ -62,6 +62,7 @@ FALSE: Final = Constant(False)
 
 _COMPARISONS: Final[dict[str, Op]] = {
     "EqualTo": "=",
+    "EqualNullSafe": "=",
     "LessThan": "<",
     "LessThanOrEqual": "<=",
     "GreaterThan": ">",
@@ -73,7 +74,7 @@ _TEXT_TESTS: Final = {"StartsWith": starts_with, "EndsWith": ends_with, "Contain
 _PLAIN_REGEX: Final = re.compile(r"(\^?)([A-Za-z0-9 _/:,@=%-]+)")
 
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
-_EPOCH: Final = dt.datetime(1970, 1, 1)
+EPOCH: Final = dt.datetime(1970, 1, 1)
 _DAY: Final = dt.timedelta(days=1)
 _TOO_NEW: Final = dt.datetime(9991, 1, 1)
 
@@ -121,8 +122,7 @@ def weaken(condition: Node) -> Weakened:
         "user" > 42 {('user',): 'bigint'}
     """
     weakener = _Weakener()
-    predicate = weakener.node(condition, negate=False)
-    return Weakened(predicate, weakener.types, frozenset(weakener.filled))
+    return Weakened(weakener.node(condition, negate=False), weakener.types, frozenset(weakener.filled))
 
 
 class _Weakener:
@@ -142,9 +142,7 @@ class _Weakener:
             value = node["value"]
             return FALSE if value is None else Constant(value is not negate) if type(value) is bool else TRUE
         if op in _COMPARISONS:
-            return self._comparison(args, _COMPARISONS[op], negate=negate)
-        if op == "EqualNullSafe":
-            return self._null_safe(args, negate=negate)
+            return self._comparison(op, args, negate=negate)
         if op == "In":
             return self._in(args, negate=negate)
         if op in _TEXT_TESTS or op in ("Like", "RLike"):
@@ -180,36 +178,19 @@ class _Weakener:
         column = self._column(node)
         return None if column is None else Operand(column, column.type)
 
-    def _sides(self, args: Sequence[Node]) -> tuple[Operand, Node, bool] | None:
-        """Return the column and the literal of a comparison, and whether the literal is on the left."""
+    def _comparison(self, name: str, args: Sequence[Node], *, negate: bool) -> Predicate:
         left, right = args
         is_mirrored = left["op"] == "Literal"
         operand, literal = (self._operand(right), left) if is_mirrored else (self._operand(left), right)
-        return None if operand is None or literal["op"] != "Literal" else (operand, literal, is_mirrored)
-
-    def _comparison(self, args: Sequence[Node], op: Op, *, negate: bool) -> Predicate:
-        sides = self._sides(args)
-        if sides is None:
+        if operand is None or literal["op"] != "Literal":
             return TRUE
-        operand, literal, is_mirrored = sides
-        if is_mirrored:
-            op = MIRRORED[op]
-        return _compare(operand, OPPOSITE[op] if negate else op, literal)
-
-    def _null_safe(self, args: Sequence[Node], *, negate: bool) -> Predicate:
-        sides = self._sides(args)
-        if sides is None:
-            return TRUE
-        operand, literal, _ = sides
-        path = operand.column.path
-        if literal["value"] is None:
+        path, is_null_safe = operand.column.path, name == "EqualNullSafe"
+        if is_null_safe and literal["value"] is None:
             # a cast of a value that is not null may be null
             return IsNull(path, negated=negate) if operand.type == operand.column.type else TRUE
-        return (
-            Or((_compare(operand, "<>", literal), IsNull(path)))
-            if negate
-            else _compare(operand, "=", literal)
-        )
+        op = MIRRORED[_COMPARISONS[name]] if is_mirrored else _COMPARISONS[name]
+        found = _compare(operand, OPPOSITE[op] if negate else op, literal)
+        return Or((found, IsNull(path))) if is_null_safe and negate else found
 
     def _in(self, args: Sequence[Node], *, negate: bool) -> Predicate:
         operand, *literals = self._operand(args[0]), *args[1:]
@@ -234,9 +215,8 @@ class _Weakener:
         if column is None or column.type != "string" or literal["op"] != "Literal":
             return TRUE
         text, path = literal["value"], column.path
-        if literal["type"] != "string" or text is None:
-            return TRUE
-        if _REPLACEMENT in text:  # files may contain other bytes that Spark reads as this character
+        # files may contain other bytes that Spark reads as the replacement character
+        if literal["type"] != "string" or text is None or _REPLACEMENT in text:
             return TRUE
         if node["op"] == "Like":
             return TRUE if node["escape"] in text else _like(path, text, negated=negate)
@@ -320,7 +300,7 @@ def _moment(operand: Operand, node: Node) -> Any:
     if node["type"] != operand.type or type(value) is not int:
         return None
     try:
-        found = _EPOCH + (dt.timedelta(value) if operand.type == "date" else dt.timedelta(microseconds=value))
+        found = EPOCH + (dt.timedelta(value) if operand.type == "date" else dt.timedelta(microseconds=value))
     except OverflowError:
         return None
     if not OLDEST_CERTAIN <= found < _TOO_NEW:

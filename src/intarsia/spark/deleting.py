@@ -210,7 +210,8 @@ def _delete_from_files(
         _refuse_on_server(whole, where)
     else:
         chosen = whole.where(where)
-        _refuse_chance(chosen)
+        if not chosen._jdf.queryExecution().analyzed().deterministic():
+            raise _depends_on_chance()
         _refuse_own_rows(whole, chosen)
     _refuse_places(whole, where)
     show = reporter(progress, "files")
@@ -288,16 +289,6 @@ def _with_rows_left(todo: Mapping[str, Matches]) -> str:
     return min(todo)
 
 
-def _refuse_chance(frame: DataFrame) -> None:
-    """Raise an error if a condition can have another value for the same row.
-
-    Raises:
-        UnsupportedFeatureError: If it can.
-    """
-    if not frame._jdf.queryExecution().analyzed().deterministic():
-        raise _depends_on_chance()
-
-
 def _depends_on_chance() -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
         f"the predicate depends on chance, as with rand(), so it does not name certain rows; {_KEYS}",
@@ -338,7 +329,7 @@ def _reads_own_rows() -> UnsupportedFeatureError:
 
 
 def _refuse_on_server(whole: DataFrame, where: str | Column) -> None:
-    """Raise the errors of `_refuse_chance` and `_refuse_own_rows` on Spark Connect, by plans in text.
+    """Raise the errors of a condition that depends on chance or reads the lake, by plans in text, on Connect.
 
     Raises:
         UnsupportedFeatureError: If the condition depends on chance, or reads the lake.

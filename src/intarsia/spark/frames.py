@@ -104,8 +104,7 @@ def _planned(spark: SparkSession, frame: DataFrame) -> NativePlan:
     add_strategy(spark, loader)
     from pyspark.sql import DataFrame
 
-    dataset = java_class(jvm, "org.apache.spark.sql.classic.Dataset")
-    rows = dataset.ofRows(spark._jsparkSession, narrowed)
+    rows = java_class(jvm, "org.apache.spark.sql.classic.Dataset").ofRows(spark._jsparkSession, narrowed)
     return DataFrame(rows, spark), None, report
 
 

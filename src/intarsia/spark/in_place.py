@@ -16,7 +16,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -147,7 +147,8 @@ def swap(staging: str, new: str, lake: str, rewritten: States) -> None:
 def finish(staging: str, other: str, lake: str) -> None:
     """Move files that other programs have written during an exchange to the lake.
 
-    It can be repeated.
+    A file is moved to its place if that still has the file that was recorded, or still has none. It can be
+    repeated.
 
     Args:
         staging: The staging folder of a run, which may have been killed.
@@ -161,24 +162,12 @@ def finish(staging: str, other: str, lake: str) -> None:
         is_exchanged = os.stat(lake).st_ino == record["new"]
     except (FileNotFoundError, ValueError):  # killed before, or while it was written; or the lake is gone
         return
-    replaced = record["replaced"] if is_exchanged else ()
-    _move_later(other, lake, replaced, record["present"])
-
-
-def _move_later(
-    source: str, target: str, replaced: Collection[str], present: Mapping[str, int | None]
-) -> None:
-    """Move the files that other programs have written since the files of the new folder were recorded.
-
-    A file is moved to its place if that still has the recorded file, or still has none.
-    """
-    for path in set(_files(source)).difference(replaced):
-        recorded = present.get(path)
-        if _inode(target, path) == recorded != _inode(source, path):
-            place = os.path.join(target, path)
+    for path in set(_files(other)).difference(record["replaced"] if is_exchanged else ()):
+        if _inode(lake, path) == record["present"].get(path) != _inode(other, path):
+            place = os.path.join(lake, path)
             os.makedirs(os.path.dirname(place), exist_ok=True)
             with suppress(FileNotFoundError):
-                os.rename(os.path.join(source, path), place)
+                os.rename(os.path.join(other, path), place)
 
 
 def _inode(folder: str, path: str) -> int | None:

@@ -329,8 +329,7 @@ def source_rows(spark: SparkSession, source: Source) -> tuple[DataFrame, list[st
     for folder in folders:
         refuse_managed_folder(folder)
     if location is not None:
-        columns = spark.catalog.listColumns(str(source))
-        partitions = [column.name for column in columns if column.isPartition]
+        partitions = [column.name for column in spark.catalog.listColumns(str(source)) if column.isPartition]
         return reader.table(str(source)), folders, partitions
     frame = reader.option("mergeSchema", "true").parquet(*paths)
     listing = list_files(frame, paths)
@@ -512,9 +511,9 @@ def _in_utc(data_type: pa.DataType) -> pa.DataType:
 
 
 def _check_sizes(target_file_size: int, rows_per_page: int) -> None:
-    for name, number in (("target_file_size", target_file_size), ("rows_per_page", rows_per_page)):
+    sizes = ("target_file_size", target_file_size, "bytes"), ("rows_per_page", rows_per_page, "rows")
+    for name, number, unit in sizes:
         if type(number) is not int or number < 1:
-            unit = "bytes" if name == "target_file_size" else "rows"
             raise WriteError(
                 f"{name} is {number!r}; use an integer of 1 or more, in {unit}", reason="invalid-size"
             )

@@ -350,6 +350,5 @@ def connected() -> Callable[[str], str]:
     jvm = gateway.jvm
     running = java_class(jvm, "org.apache.spark.SparkContext").getOrCreate()
     java_context = java_class(jvm, "org.apache.spark.api.java.JavaSparkContext").fromSparkContext(running)
-    conf = SparkConf(_jvm=jvm, _jconf=running.conf())
-    context = SparkContext(gateway=gateway, jsc=java_context, conf=conf)
+    context = SparkContext(gateway=gateway, jsc=java_context, conf=SparkConf(_jvm=jvm, _jconf=running.conf()))
     return procedure_server(context, class_for_name(jvm, CATALOG))

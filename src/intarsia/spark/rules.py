@@ -329,8 +329,7 @@ def java_list(jvm: Any, items: Iterable[Any]) -> Any:
 
 def scala_sequence(jvm: Any, items: Iterable[Any]) -> Any:
     """Return an immutable ``Seq`` of items."""
-    converters = java_class(jvm, "scala.jdk.javaapi.CollectionConverters")
-    return converters.asScala(java_list(jvm, items)).toSeq()
+    return java_class(jvm, "scala.jdk.javaapi.CollectionConverters").asScala(java_list(jvm, items)).toSeq()
 
 
 def scala_items(sequence: Any) -> list[Any]:

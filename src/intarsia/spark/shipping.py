@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from intarsia.embed.index_text import parse_indexes
+from intarsia.embed.index_text import STANDARD_KINDS, parse_indexes
 from intarsia.embed.structures import STANDARD, Attachable
 from intarsia.errors import IndexBuildError
 from intarsia.indexes.layout import parameters
@@ -14,8 +14,6 @@ from intarsia.indexes.registry import GROUP, find_index_class, why_unknown
 
 #: An index in the form that is sent to executors: its kind, and its parameters as JSON.
 Shipped: TypeAlias = "tuple[str, str]"
-
-_STANDARD: Final = {cls.kind: cls for cls in STANDARD}
 
 
 def pack_index(index: Attachable) -> Shipped:
@@ -45,12 +43,12 @@ def unpack_index(shipped: Shipped) -> Attachable:
         IndexBuildError: If no package on the executor has the kind.
     """
     kind, text = shipped
-    values, cls = json.loads(text), _STANDARD.get(kind) or find_index_class(kind)
+    values, cls = json.loads(text), STANDARD_KINDS.get(kind) or find_index_class(kind)
     if cls is None:
         raise IndexBuildError(
             f"on Spark's executors, {why_unknown(kind)}; install it there, too", reason="unregistered-kind"
         )
-    if kind in _STANDARD and isinstance(values.get("column"), list):
+    if kind in STANDARD_KINDS and isinstance(values.get("column"), list):
         values["column"] = tuple(values["column"])
     index: Attachable = cls(**values)
     return index

@@ -151,8 +151,7 @@ class SkippingPlanner:
             why = "the files are remote, changed, or newer than two seconds"
             return {"reason": f"no file could be planned: {listing.unplannable or why}"}
         condition, table = json.dumps(request["condition"]), request.get("iceberg")
-        mapped = request.get("delta")
-        key = (condition, json.dumps(table or mapped), tuple(settings.items()), listing.key)
+        key = (condition, json.dumps(table or request.get("delta")), tuple(settings.items()), listing.key)
         with self._lock:
             known = None if listing.is_logged else self._plans.get(key)
         if known is not None:
@@ -240,11 +239,8 @@ def _advice(num_files: int, is_out_of_time: bool) -> str | None:
     """Return what would make plans of this table faster; None for small tables."""
     if is_out_of_time:
         return f"planning {num_files:,} files took too long; build a lake index"
-    return (
-        f"{num_files:,} files were planned without one; build a lake index"
-        if num_files >= _MANY_FILES
-        else None
-    )
+    many = f"{num_files:,} files were planned without one; build a lake index"
+    return many if num_files >= _MANY_FILES else None
 
 
 def _answer_of(

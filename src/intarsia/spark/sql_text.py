@@ -30,9 +30,17 @@ from intarsia.predicate import (
     Or,
     Predicate,
 )
-from intarsia.predicate.literals import NS_PER_DAY, NS_PER_UNIT, Temporal, plain, render_day, render_literal
+from intarsia.predicate.literals import (
+    NS_PER_DAY,
+    NS_PER_UNIT,
+    Temporal,
+    plain,
+    render_clock,
+    render_day,
+    render_literal,
+)
 from intarsia.predicate.nodes import dotted
-from intarsia.spark.conditions import UNKNOWN, Node
+from intarsia.spark.conditions import EPOCH, UNKNOWN, Node
 from intarsia.spark.spark_types import TEMPORAL, Literal, SparkColumn, cast, number, quoted
 
 #: Text that is the same in a string literal under every setting of Spark.
@@ -59,7 +67,6 @@ _TEXT_FUNCTION: Final = re.compile(r"(like|regexp\w*)[\s`]*\(", re.IGNORECASE)
 
 # Ambiguous datetime strings (such as 'now', or a bare time of day) do not start like this.
 _MOMENT: Final = re.compile(r"\d{4}(-[0-9A-Za-z:+./_ \-]*)?")
-_EPOCH: Final = dt.datetime(1970, 1, 1)
 
 # The meaning of TIMESTAMP alone depends on a setting.
 _SQL_TYPES: Final = {"date": "date", "timestamp": "timestamp_ltz", "timestamp_ntz": "timestamp_ntz"}
@@ -162,10 +169,7 @@ def _moment(moment: Temporal, value: object, column: ColumnName) -> str:
         raise _refusal(value, column)
     if moment.form == "date":
         return f"DATE '{day}'"
-    seconds, fraction = divmod(of_day, NS_PER_UNIT["s"])
-    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    if fraction:
-        clock += f".{fraction // NS_PER_UNIT['us']:06}"
+    clock = render_clock(of_day, 6 if of_day % NS_PER_UNIT["s"] else 0)
     return f"TIMESTAMP '{day} {clock}+00:00'" if moment.aware else f"TIMESTAMP_NTZ '{day} {clock}'"
 
 
@@ -329,8 +333,8 @@ def _literal_node(literal: Literal | None) -> Node:
 def _internal(value: dt.date | int | None) -> int | None:
     """Return a date as days, and a datetime without time zone as microseconds since 1970."""
     if isinstance(value, dt.datetime):
-        return (value - _EPOCH) // dt.timedelta(microseconds=1)
-    return (value - _EPOCH.date()).days if isinstance(value, dt.date) else value
+        return (value - EPOCH) // dt.timedelta(microseconds=1)
+    return (value - EPOCH.date()).days if isinstance(value, dt.date) else value
 
 
 def _literal_of(node: Any) -> Literal | None:
