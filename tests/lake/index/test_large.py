@@ -5,18 +5,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import intarsia as ia
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile, FileList, paths_of
 from intarsia.lake.index.build import serialize_segment
 from intarsia.lake.index.facts import read_facts
 from intarsia.lake.index.folder import LakeIndexFolder
 from intarsia.lake.index.of_table import MAX_SEGMENTS, LakeIndex, locate
-from intarsia.lake.index.segment import MAX_SEGMENT_FILES
+from intarsia.lake.index.segment import MAX_FAMILIES, MAX_SEGMENT_FILES
 from intarsia.storage import LocalFile
 from tests.counting import calls
-from tests.lake.index.lakes import age
+from tests.lake.index.lakes import age, write
 
 NUM_SEGMENTS = MAX_SEGMENTS + 1
+NUM_SCHEMAS = MAX_SEGMENTS * MAX_FAMILIES + 1
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +104,24 @@ def test_files_in_columns_are_those_of_a_list():
     assert [columns.ordinal_of(file.path) for file in (two, one)] == [1, 0]
     with pytest.raises(IndexError):
         columns[2]
+
+
+@pytest.fixture(scope="module")
+def lake_of_schemas(tmp_path_factory):
+    """A lake with more schemas than a segment has, each in two files that are not neighbours."""
+    folder = tmp_path_factory.mktemp("schemas")
+    for file in range(2 * NUM_SCHEMAS):
+        write(folder / f"{file:03}.parquet", pa.table({"id": [file], f"own_{file % NUM_SCHEMAS}": [file]}))
+    return folder
+
+
+def test_files_of_more_schemas_than_a_segment_has_are_known(lake_of_schemas):
+    """Those of other schemas were left out, reported as added, and read again by each build."""
+    report = ia.open(lake_of_schemas).build_lake_index("beside")
+    assert (report.files_added, report.files_known) == (2 * NUM_SCHEMAS, 0)
+    again = ia.open(lake_of_schemas).build_lake_index("beside")
+    assert (again.files_added, again.files_known, again.num_bytes) == (0, 2 * NUM_SCHEMAS, 0)
+    assert len(list((lake_of_schemas / "_intarsia").iterdir())) == MAX_SEGMENTS + 1
+    scan = ia.open(lake_of_schemas).scan(f"id = {NUM_SCHEMAS + 3}", ["id"])
+    assert scan.to_arrow().num_rows == 1
+    assert scan.report.files_opened == 1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,11 +41,10 @@ from intarsia.storage.sections import MAX_READ_BYTES, ContentsTooLargeError, Sec
 
 
 def serialize_segment(facts: Mapping[str, FileFacts]) -> bytes:
-    """Serialize the facts of files."""
+    """Serialize the facts of files of at most `MAX_FAMILIES` families."""
     families: dict[bytes, list[tuple[str, FileFacts]]] = {}
     for path, found in facts.items():
-        if found.family in families or len(families) < MAX_FAMILIES:
-            families.setdefault(found.family, []).append((path, found))
+        families.setdefault(found.family, []).append((path, found))
     rows, footers, directories, offset = [], [], [], 0
     sections: list[Section] = []
     about: list[dict[str, Any]] = []
@@ -242,9 +243,14 @@ class SegmentBuilder:
             yield from self._counted(pending)
 
     def _counted(self, facts: Mapping[str, FileFacts]) -> Iterator[bytes]:
-        for data in _serialized(facts):
-            self.num_bytes += len(data)
-            yield data
+        ordinals: dict[bytes, int] = defaultdict(count().__next__)
+        parts: dict[int, dict[str, FileFacts]] = defaultdict(dict)
+        for path, found in facts.items():
+            parts[ordinals[found.family] // MAX_FAMILIES][path] = found
+        for part_of_facts in parts.values():
+            for data in _serialized(part_of_facts):
+                self.num_bytes += len(data)
+                yield data
 
 
 def _serialized(facts: Mapping[str, FileFacts]) -> list[bytes]:

@@ -144,7 +144,7 @@ SEGMENT_VERSION = 1
 MAX_SEGMENT_BYTES = 256 << 20
 MAX_SEGMENT_FILES = 20_000
 
-#: Files of more families than this are left out, because the predicate is bound once per family.
+#: Files of more families than this are in several segments, so that the contents of a segment stay small.
 MAX_FAMILIES = 64
 
 BLOOM_KIND = "bloom_filter"
@@ -243,8 +243,12 @@ class Segment:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has at least half of the files or bytes at which a segment is written."""
-        return 2 * len(self.paths) >= MAX_SEGMENT_FILES or 2 * self.source.size() >= MAX_SEGMENT_BYTES
+        """Whether it has at least half of the files, bytes or families at which a segment is written."""
+        return (
+            2 * len(self.paths) >= MAX_SEGMENT_FILES
+            or 2 * self.source.size() >= MAX_SEGMENT_BYTES
+            or 2 * len(self.families) >= MAX_FAMILIES
+        )
 
     @cached_property
     def part_names(self) -> Mapping[str, list[str]]:
