@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from intarsia.ahead import ahead
 from intarsia.arrow.owned_rows import no_rows, to_batches
+from intarsia.arrow.text import refuse_bytes
 from intarsia.errors import FormatError
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.first_rows import FirstRows
@@ -557,6 +558,7 @@ class Scan:
 
         with self._running() as run:
             run.for_each_file([queried], add)
+        refuse_bytes(paths)
         return pa.table({"path": pa.array(paths, pa.string()), "sketch": pa.array(sketches, pa.binary())})
 
     def _one_column(self, name: str) -> OutputColumn:

@@ -521,6 +521,7 @@ class Table(TableFiles):
         Raises:
             PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
             ColumnNotFoundError: If the table has no such column; the message suggests similar names.
+            UnsupportedFeatureError: If the path of a file with such rows is not UTF-8.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -710,7 +711,7 @@ class Table(TableFiles):
         Raises:
             ValueError: If ``lg_config_k`` is not from 4 to 21.
             ColumnNotFoundError: If the table has no such column; the message suggests similar names.
-            UnsupportedFeatureError: If distinct values of its type cannot be counted.
+            UnsupportedFeatureError: If distinct values of its type cannot be counted, or a path is not UTF-8.
 
         Example:
             >>> rows = ia.open("lake").sketches("user")                                    # doctest: +SKIP

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import compares_alike, comparison_type, flags_of
 from intarsia.arrow.owned_rows import take_values
+from intarsia.arrow.text import is_text, not_text
 from intarsia.errors import FormatError
 from intarsia.indexes.proof import Verdict
 from intarsia.indexes.statistics import BoundsProof, bounds_of_keys
@@ -72,7 +73,7 @@ class Partitions:
         """Return the partition columns in the names of folders.
 
         Raises:
-            FormatError: If not all files have the same partition columns.
+            FormatError: If not all files have the same partition columns, or one is not UTF-8.
         """
         partitions, groups = partitions_of(files)
         names = [*map(itemgetter(0), next(iter(partitions), ()))]
@@ -85,6 +86,8 @@ class Partitions:
                     reason="mixed-partition-columns",
                     path=files[int(np.argmax(groups == group))].path,
                 )
+            if not all(is_text(f"{name}{text}") for name, text in partition):
+                raise not_text(files[int(np.argmax(groups == group))].path)
         columns: dict[Path, pa.Array] = {}
         for ordinal, name in enumerate(names):
             texts = [partition[ordinal][1] for partition in partitions]

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from intarsia.ahead import ahead
 from intarsia.arrow.owned_rows import own_rows
+from intarsia.arrow.text import refuse_bytes
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey
 from intarsia.format.footer import Leaf
@@ -319,6 +320,7 @@ def locate_rows(query: FileQuery, plan: FilePlan, column: OutputColumn) -> tuple
     touched, which = np.unique(groups, return_inverse=True)
     parts = [(file.path_of(group), file.metadata.part_of(group)[1]) for group in touched.tolist()]
     files = file.extent.row_edges
+    refuse_bytes([path for path, _ in parts])
     arrays = [
         pa.array([path for path, _ in parts], pa.string()).take(pa.array(which)),
         pa.array([own for _, own in parts], pa.int32()).take(pa.array(which)),

@@ -14,6 +14,7 @@ import xxhash
 
 from intarsia.ahead import ahead
 from intarsia.amounts import part, some
+from intarsia.arrow.text import is_text, not_text
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
@@ -208,18 +209,20 @@ class SegmentBuilder:
 
     Attributes:
         recent: Paths of the files that may still change.
-        failed: The files that could not be read.
+        failed: The files that could not be read, and those whose paths are not text.
         num_bytes: Size of the segments.
     """
 
     def __init__(
         self, files: Mapping[str, DataFile], read: FactsReader, show: ShowDone = lambda _: None
     ) -> None:
-        self._files = files
+        self._files = {path: file for path, file in files.items() if is_text(path)}
         self._read = read
         self._show = show
         self.recent: list[str] = []
-        self.failed: list[FileFailure] = []
+        self.failed = [
+            FileFailure(file.path, not_text(file.path)) for path, file in files.items() if not is_text(path)
+        ]
         self.num_bytes = 0
 
     def segments(self) -> Iterator[bytes]:

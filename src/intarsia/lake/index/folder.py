@@ -26,7 +26,7 @@ import xxhash
 from intarsia.ahead import ahead
 from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError
 from intarsia.file import Ignored
-from intarsia.lake.data_file import DataFile
+from intarsia.lake.data_file import DataFile, as_bytes
 from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX, list_objects
 from intarsia.lake.index.segment import Segment
 from intarsia.read.report import LAKE_INDEX
@@ -98,7 +98,7 @@ class LakeIndexFolder:
             return cls(os.path.join(root, LAKE_INDEX_FOLDER), root, location, users)
         if location != "cache":
             raise ValueError(f"the location of a lake index is {location!r}; it must be 'cache' or 'beside'")
-        name = xxhash.xxh3_128_hexdigest(root.encode())
+        name = xxhash.xxh3_128_hexdigest(as_bytes(root))
         return cls(os.path.join(cache_folder(), CACHED_LAKES, name), root, location, users)
 
     @classmethod
