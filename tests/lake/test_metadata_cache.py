@@ -356,3 +356,25 @@ def test_metadata_keeps_no_file_open(tmp_path):
     os.remove(tmp_path / "a")
     assert found.footer.num_rows == 10
     assert found.schema.arrow.names == ["a", "b"]
+
+
+def test_a_footer_with_many_chunks_is_kept_if_few_of_them_are_parsed(tmp_path):
+    """Its size was that of all parsed chunks, so footers from 30 MB on were read again by each query."""
+    path = tmp_path / "wide.parquet"
+    pq.write_table(pa.table({f"c{ordinal}": range(40) for ordinal in range(100)}), path, row_group_size=10)
+    settle(path)
+    raw_bytes = read_raw_bytes(path)
+    cache = TableCache(6 * raw_bytes)
+    table = Table(ia.open(path).files, cache=cache)
+
+    def bytes_read(where):
+        scan = table.scan(where, ["c1"])
+        assert scan.to_arrow().num_rows == 1
+        return scan.report.bytes_read
+
+    assert bytes_read("c0 = 7") > raw_bytes
+    assert bytes_read("c0 = 7") < raw_bytes / 4
+    assert bytes_read("c2 = 7") < raw_bytes / 4
+    assert table.count(" OR ".join(f"c{ordinal} = 7" for ordinal in range(100))) == 1
+    assert cache.memory_bytes <= 6 * raw_bytes
+    assert bytes_read("c0 = 7") > raw_bytes  # all chunks were parsed

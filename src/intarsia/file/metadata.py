@@ -19,7 +19,7 @@ from intarsia.file.writers import parse_writer
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
 from intarsia.format.footer import Footer, Leaf, parse_footer
 from intarsia.format.page_index import PageLocations, PageRows
-from intarsia.format.row_groups import chunks_of_leaf
+from intarsia.format.row_groups import chunks_of_leaf, parsed_part
 from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.once import cached_property
 from intarsia.records import dataclass
@@ -28,6 +28,9 @@ _Derived = TypeVar("_Derived")
 
 #: Memory of parsed structs, as a multiple of the serialized size.
 _PARSED_PER_SERIALIZED = 16
+
+#: Memory of a footer whose chunks have not been parsed, and of the outlines of chunks, likewise.
+_UNPARSED_PER_SERIALIZED, _OUTLINED_PER_SERIALIZED = 3, 4
 
 #: Memory of the metadata of any file, in addition to the footer.
 _MIN_MEMORY_BYTES = 4096
@@ -139,10 +142,20 @@ class FileMetadata:
 
     @property
     def memory_bytes(self) -> int:
-        """The estimated memory of this object in bytes."""
+        """The estimated memory of this object in bytes, with all chunks of its footer."""
         raw_bytes = len(self._raw.data)
         parsed_bytes = (raw_bytes if "footer" in self.__dict__ else 0) + self._page_index_bytes
         return _MIN_MEMORY_BYTES + raw_bytes + _PARSED_PER_SERIALIZED * parsed_bytes
+
+    @property
+    def present_bytes(self) -> int:
+        """The estimated memory of this object in bytes, with the chunks that have been parsed so far."""
+        footer, raw_bytes = self.footer, len(self._raw.data)
+        outlined = len(self._outlines) / max(len(footer.leaves), 1)
+        parsed_bytes = parsed_part(footer.metadata.row_groups) * raw_bytes + self._page_index_bytes
+        multiple = _UNPARSED_PER_SERIALIZED + outlined * _OUTLINED_PER_SERIALIZED
+        own_bytes = _MIN_MEMORY_BYTES + multiple * raw_bytes
+        return min(self.memory_bytes, int(own_bytes + _PARSED_PER_SERIALIZED * parsed_bytes))
 
     @cached_property
     def footer(self) -> Footer:

@@ -157,6 +157,13 @@ def chunks_of_leaf(groups: Sequence[RowGroup], ordinal: int) -> list[ColumnChunk
     return [group.columns[ordinal] for group in groups]
 
 
+def parsed_part(groups: Sequence[RowGroup]) -> float:
+    """Return which part of the chunks of row groups, which have equally many, has been parsed."""
+    columns = [group.columns for group in groups]
+    parsed = sum([len(one._parsed if isinstance(one, LazyChunks) else one) for one in columns])
+    return parsed / max(len(columns) * len(columns[0]), 1) if columns else 0
+
+
 def parse_chunks(groups: Sequence[RowGroup], ordinal: int) -> None:
     """Parse the chunks of one leaf in row groups of any footers; accessing a damaged one raises the error."""
     columns = [group.columns for group in groups]
