@@ -20,7 +20,7 @@ from tests.reading.surgery import Patient
 ROWS = 400
 PAGE = 20
 
-STRING, DECIMAL = 1, 5  # members of LogicalType
+STRING, DECIMAL, UNKNOWN = 1, 5, 11  # members of LogicalType
 CHUNK_META, STATISTICS, ENCODING_STATS, DICTIONARY_OFFSET, DATA_OFFSET = 3, 12, 13, 11, 9
 
 
@@ -109,6 +109,37 @@ def test_decimals_as_byte_arrays_in_a_dictionary(tmp_path, padding):
     declare_decimals(path, 9).write(path)
     for n in numbers:
         assert ia.open(path).count([("d", "=", Decimal(n).scaleb(-2))]) == 100
+
+
+# --- intervals with the logical type of nulls ---
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_intervals_with_the_logical_type_of_nulls(tmp_path, indexed):
+    """parquet-mr adds UNKNOWN to the converted type INTERVAL, and pyarrow fails to read the nulls."""
+    values = [None if row % 7 == 0 else bytes([row % 5] * 12) for row in range(ROWS)]
+    table = pa.table({"key": np.arange(ROWS), "i": pa.array(values, pa.binary(12))})
+    path = write(tmp_path / "a.parquet", table, store_schema=False)
+    patient = Patient.read(path)
+    element = patient.element("i")
+    element.set(6, thrift.I32, int(ConvertedType.INTERVAL))
+    nulls = thrift_tree.Struct({UNKNOWN: (thrift.STRUCT, thrift_tree.Struct())})
+    element.set(10, thrift.STRUCT, nulls)
+    patient.write(path)
+    if indexed:
+        ia.attach(path, [ia.PageIndex(), ia.Bloom("i"), ia.Distinct("i")])
+    opened = ia.open(path)
+    assert opened.scan().to_arrow().equals(table)
+    for where, judge in (
+        ("i IS NULL", lambda value: value is None),
+        ("i IS NOT NULL", lambda value: value is not None),
+        ([("i", "=", bytes([3] * 12))], lambda value: value == bytes([3] * 12)),
+    ):
+        keep = [judge(value) for value in values]
+        assert_same_rows(opened.scan(where).to_arrow(), table, keep)
+        assert opened.count(where) == sum(keep)
+    assert opened.count_distinct("i") == 5
+    assert [one.logical_type for one in ia.inspect(path).schema] == [None, "INTERVAL"]
 
 
 # --- missing fields ---

@@ -18,7 +18,7 @@ from intarsia.errors import UnsupportedFeatureError
 from intarsia.file.synthetic import SyntheticSchema
 from intarsia.format import directory
 from intarsia.format.blob import DATAFUSION_KEY
-from intarsia.format.enums import Type
+from intarsia.format.enums import ConvertedType, Type
 from intarsia.format.footer import Footer, Leaf, schema_paths, shared_leaves
 from intarsia.format.structs import KeyValue, LogicalType, SchemaElement
 from intarsia.once import cached_property
@@ -173,4 +173,11 @@ def file_schema(footer: Footer) -> FileSchema:
 def _file_schema(
     elements: tuple[SchemaElement, ...], key_values: tuple[KeyValue, ...], created_by: bytes | None
 ) -> FileSchema:
-    return FileSchema(SyntheticSchema(elements, shared_leaves(elements), created_by, key_values))
+    # parquet-mr adds UNKNOWN to INTERVAL, of which pyarrow would read nulls
+    readable = tuple(
+        [
+            one._replace(logicalType=None) if one.converted_type == ConvertedType.INTERVAL else one
+            for one in elements
+        ]
+    )
+    return FileSchema(SyntheticSchema(readable, shared_leaves(elements), created_by, key_values))

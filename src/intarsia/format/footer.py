@@ -456,6 +456,8 @@ _CONVERTED = {
 
 
 def _logical_type(element: SchemaElement) -> LogicalType | None:
+    if element.converted_type == ConvertedType.INTERVAL:  # parquet-mr adds UNKNOWN, the type of nulls
+        return None
     if element.logicalType is not None:
         return element.logicalType
     if element.converted_type == ConvertedType.DECIMAL:
