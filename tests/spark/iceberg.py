@@ -680,14 +680,40 @@ def check_deleting(spark):
     assert spark.table(table).where("user IS NULL").count() == 80
     assert spark.table(table).count() == 355
     assert ias.delete(spark, table, "user = 3", progress=False).rows_deleted == 0
-    with pytest.raises(ia.UnsupportedFeatureError) as caught:
-        ias.delete(spark, table, f"id = (SELECT max(id) FROM {table})", progress=False)
-    assert caught.value.reason == "own-rows-in-predicate"
+    check_refused(spark, table)
     assert delete_at_once(spark, table, ["user = 0", "user = 1", "user = 2"]) == [46, 46, 46]
     assert spark.table(table).count() == 217
     spark.sql(f"ALTER TABLE {table} CREATE BRANCH other")
     assert ias.delete(spark, f"{table}.branch_other", "user = 4", progress=False).rows_deleted == 46
     assert (spark.table(table).count(), spark.table(f"{table}.branch_other").count()) == (217, 171)
+
+
+def check_refused(spark, table):
+    """Predicates that mean other rows once some are deleted change nothing, also on Spark Connect."""
+    before = spark.table(table).count()
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW own_rows AS SELECT id FROM {table} WHERE id > 5")
+    for where, reason in (
+        (f"id = (SELECT max(id) FROM {table})", "own-rows-in-predicate"),
+        ("id IN (SELECT max(id) FROM own_rows GROUP BY id % 2)", "own-rows-in-predicate"),
+        ("_pos = 3", "metadata-in-predicate"),
+        ("rand() < 0.5", "nondeterministic-predicate"),
+    ):
+        with pytest.raises(ia.UnsupportedFeatureError) as caught:
+            ias.delete(spark, table, where, progress=False)
+        assert caught.value.reason == reason
+    assert spark.table(table).count() == before
+
+
+def check_connect(spark):
+    """A client of Spark Connect deletes rows, also by the rows of other tables."""
+    rows = spark.range(0, 40, 1, 2).selectExpr("id", "id % 7 AS user")
+    for table in ("ice.db.remote", "ice.db.others"):
+        rows.writeTo(table).using("iceberg").create()
+    check_refused(spark, "ice.db.remote")
+    others = "SELECT max(id) FROM ice.db.others"
+    where = f"id IN ({others}) OR id + 1 = ({others})"
+    assert ias.delete(spark, "ice.db.remote", where, progress=False).rows_deleted == 2
+    assert spark.table("ice.db.remote").count() == 38
 
 
 def check_procedures(spark):

@@ -14,14 +14,11 @@ from tests.spark.jars import jars_of, only_briefly, only_everything, spark_of
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("iceberg")]
 
 
-@pytest.fixture(scope="module")
-def host(tmp_path_factory):
-    """A process with an enabled session of Spark 4.1 and a catalog ``ice``."""
+def start(folder, **more):
+    """Return a process with a session of Spark 4.1 and a catalog ``ice``."""
     jars = jars_of("iceberg-4.1").glob("*.jar")
     spark = str(spark_of("4.1"))
-    folder = tmp_path_factory.mktemp("iceberg")
     settings = {
-        "spark.master": "local[2]",
         "spark.jars": ",".join(map(str, jars)),
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
@@ -35,8 +32,16 @@ def host(tmp_path_factory):
         "spark.sql.warehouse.dir": str(folder / "plain"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **more,
     }
-    started = SparkHost(folder, settings, os.environ, spark)
+    # PySpark then takes a free port for a server of Spark Connect
+    return SparkHost(folder, settings, {**os.environ, "SPARK_TESTING": "1"}, spark)
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    """A process with an enabled session."""
+    started = start(tmp_path_factory.mktemp("iceberg"), **{"spark.master": "local[2]"})
     started.run(f"{PROGRAM}iceberg.enable(spark)")
     yield started
     started.stop()
@@ -66,6 +71,16 @@ def test_predicates_and_plans(host):
 def test_predicates_on_a_table_that_has_changed(host, version):
     table = f"iceberg.evolved_table(spark, {version})"
     check(host, f"iceberg.check_random(spark, {table}, {examples(150, deep=1_000)})")
+
+
+@only_everything
+def test_deleting_over_spark_connect(tmp_path):
+    pytest.importorskip("grpc")
+    started = start(tmp_path, **{"spark.remote": "local[2]"})
+    try:
+        check(started, "iceberg.check_connect(spark)")
+    finally:
+        started.stop()
 
 
 @only_everything

@@ -60,8 +60,15 @@ _CONFLICT: Final = re.compile(
 #: The setting by which Spark shortens the folders of a plan.
 _PLAN_LENGTH: Final = "spark.sql.maxMetadataStringLength"
 
-#: Metadata of a row other than the names of its file.
-_PLACE: Final = re.compile(r"_metadata(?!`?\s*[.\[]\s*[`'\"]?file_(path|name)\b)", re.IGNORECASE)
+#: The analyzed plan among the plans of a query in text, and the tables of Iceberg in it.
+_ANALYZED: Final = re.compile(r"== Analyzed Logical Plan ==(.*)== Optimized Logical Plan ==", re.DOTALL)
+_RELATION: Final = re.compile(r"\bRelationV2\[.*\] (.+)$")
+
+#: The name of a branch after that of a table of Iceberg.
+_BRANCH: Final = re.compile(r"\.`?branch_[^.]*$")
+
+#: Metadata of a row other than the names of its file; `_pos` is that of Iceberg.
+_PLACE: Final = re.compile(r"\b_pos\b|_metadata(?!`?\s*[.\[]\s*[`'\"]?file_(path|name)\b)", re.IGNORECASE)
 
 _KEYS: Final = "write their keys to a table first, and delete the rows with these keys"
 
@@ -206,14 +213,7 @@ def _delete_from_files(
             )
     refresh(spark, table)  # a session keeps the list of the files of a table
     whole = read(spark, table)
-    if is_connect(spark):
-        _refuse_on_server(whole, where)
-    else:
-        chosen = whole.where(where)
-        if not chosen._jdf.queryExecution().analyzed().deterministic():
-            raise _depends_on_chance()
-        _refuse_own_rows(whole, chosen)
-    _refuse_places(whole, where)
+    _refuse_other_rows(whole, where)
     show = reporter(progress, "files")
     files_total = len(whole.inputFiles())
     erased: dict[str, ErasedFile] = {}
@@ -289,6 +289,35 @@ def _with_rows_left(todo: Mapping[str, Matches]) -> str:
     return min(todo)
 
 
+def _refuse_other_rows(whole: DataFrame, where: str | Column) -> None:
+    """Raise an error if a condition can mean other rows when it is evaluated again.
+
+    Args:
+        whole: All rows of the table.
+        where: The condition.
+
+    Raises:
+        UnsupportedFeatureError: If it can.
+    """
+    if is_connect(whole.sparkSession):
+        _refuse_on_server(whole, where)
+    else:
+        chosen = whole.where(where)
+        _refuse_chance(chosen)
+        _refuse_own_rows(whole, chosen)
+    _refuse_places(whole, where)
+
+
+def _refuse_chance(frame: DataFrame) -> None:
+    """Raise an error if a condition can have another value for the same row.
+
+    Raises:
+        UnsupportedFeatureError: If it can.
+    """
+    if not frame._jdf.queryExecution().analyzed().deterministic():
+        raise _depends_on_chance()
+
+
 def _depends_on_chance() -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
         f"the predicate depends on chance, as with rand(), so it does not name certain rows; {_KEYS}",
@@ -339,7 +368,7 @@ def _refuse_on_server(whole: DataFrame, where: str | Column) -> None:
 
     frame: Any = whole.where(where)
     with changed_setting(whole.sparkSession, _PLAN_LENGTH, str(1 << 20)):
-        plan = frame._explain_string(mode="simple")  # raises Spark's own errors first
+        plan = frame._explain_string(mode="extended")  # raises Spark's own errors first
     try:
         whole.agg(sf.count_if(sf.expr(where) if isinstance(where, str) else where)).schema  # noqa: B018
     except AnalysisException as error:
@@ -352,6 +381,14 @@ def _refuse_on_server(whole: DataFrame, where: str | Column) -> None:
     ]
     if sum(any(f"{path}/".startswith(f"{one}/") for path in own for one in scan) for scan in scans) > 1:
         raise _reads_own_rows()
+    analyzed = _ANALYZED.search(plan)
+    *above, last = analyzed[1].strip().splitlines() if analyzed is not None else [""]
+    itself = _RELATION.search(last)
+    if itself is not None:
+        name = _BRANCH.sub("", itself[1])
+        others = [found[1] for found in map(_RELATION.search, above) if found is not None]
+        if any(other == name or other.startswith((f"{name}.", f"{name} ")) for other in others):
+            raise _reads_own_rows()
 
 
 def _refuse_places(whole: DataFrame, where: str | Column) -> None:
@@ -362,18 +399,17 @@ def _refuse_places(whole: DataFrame, where: str | Column) -> None:
     """
     from pyspark.errors import AnalysisException
 
-    if "_metadata" not in str(where).lower():
+    if not _PLACE.search(str(where)):
         return
     whole.where(where).schema  # noqa: B018  raises Spark's own errors first
     try:
         whole.sparkSession.createDataFrame([], whole.schema).where(where).schema  # noqa: B018
     except AnalysisException as error:
-        if _PLACE.search(str(where)):
-            raise UnsupportedFeatureError(
-                "the predicate depends on metadata of rows that a deletion changes; of _metadata, use only "
-                "file_path and file_name",
-                reason="metadata-in-predicate",
-            ) from error
+        raise UnsupportedFeatureError(
+            "the predicate depends on metadata of rows that a deletion changes; use only the paths and names "
+            "of files",
+            reason="metadata-in-predicate",
+        ) from error
 
 
 def _merged(before: ErasedFile | None, now: ErasedFile) -> ErasedFile:
@@ -485,9 +521,7 @@ def _delete_managed(
         )
     folder = table if "://" in table else os.path.abspath(table) if os.path.isdir(table) else None
     name = table if folder is None else f"delta.{quoted(folder)}"
-    if not is_connect(spark):
-        whole = spark.table(name)
-        _refuse_own_rows(whole, whole.where(where))
+    _refuse_other_rows(spark.table(name), where)
     with without_pushdown(spark):
         num_rows = (
             spark.table(name).where(where).count() if dry_run else _delete_by_command(spark, name, where)
