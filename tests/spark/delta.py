@@ -763,10 +763,15 @@ def check_jobs(spark):
     spark.sql("DELETE FROM of_jobs")
     with pytest.raises(FileNotFoundError, match="current snapshot"):
         ias.index(spark, "of_jobs", indexes, progress=False)
-    for one in ("of_jobs", "jobs", table):  # they would count deleted rows
-        for job, what in ((ias.aggregate, "count(*)"), (ias.approx_distinct, "u")):
+    for one in ("of_jobs", "jobs", table):  # these would return deleted rows
+        for job in (
+            lambda name: ias.aggregate(spark, name, "count(*)", progress=False),
+            lambda name: ias.approx_distinct(spark, name, "u", progress=False),
+            lambda name: ias.read(spark, name, "u = 800"),
+            lambda name: ias.explain(spark, name, "u = 800"),
+        ):
             with pytest.raises(ia.UnsupportedFeatureError) as caught:
-                job(spark, one, what, progress=False)
+                job(one)
             assert caught.value.reason == "not-a-parquet-table"
     spark.sql("DROP TABLE of_jobs")
 
@@ -830,9 +835,14 @@ def check_deleting(spark):
     assert ias.delete(spark, "deleting", "NOT user <> 4", progress=False).rows_deleted == 46
     assert spark.table("of_deleting").where("user IS NULL").count() == 80
     assert spark.table("of_deleting").count() == 309
-    with pytest.raises(ia.UnsupportedFeatureError) as caught:
-        ias.delete(spark, "of_deleting", rows["user"] == 5, progress=False)
-    assert caught.value.reason == "column-predicate"
+    for where, reason in (
+        (rows["user"] == 5, "column-predicate"),
+        ("id = 5 AND _metadata.file_size > 1", "metadata-in-predicate"),
+        ("rand() < 0.5", "nondeterministic-predicate"),
+    ):
+        with pytest.raises(ia.UnsupportedFeatureError) as caught:
+            ias.delete(spark, "of_deleting", where, progress=False)
+        assert caught.value.reason == reason
     assert delete_at_once(spark, "of_deleting", ["user = 0", "user = 1", "user = 2"]) == [46, 46, 46]
     assert ias.delete(spark, "of_deleting", "true", progress=False).rows_deleted == 171
 

@@ -1,5 +1,6 @@
 """``spark.read.format("intarsia")``, compared with `Table.scan`."""
 
+import deltalake
 import pyarrow as pa
 import pytest
 
@@ -80,6 +81,16 @@ def test_an_unknown_option_is_refused(spark, lake):
     """A predicate whose name is misspelt would be ignored."""
     with pytest.raises(Exception, match="no option 'wehre'"):
         source(spark, lake, wehre="i = 20000")
+
+
+def test_the_folder_of_a_delta_table_is_refused(spark, lake, tmp_path):
+    """The warning of `ia.open` would be lost, in the process in which Spark plans the source."""
+    folder = str(tmp_path / "table")
+    deltalake.write_deltalake(folder, pa.table({"id": [1, 2]}))
+    deltalake.write_deltalake(folder, pa.table({"id": [3, 4, 5]}), mode="overwrite")
+    with pytest.raises(Exception, match="load 'delta"):
+        source(spark, folder, where="id > 1")
+    assert rows(source(spark, f"delta+{folder}", where="id > 3")) == ["Row(id=4)", "Row(id=5)"]
 
 
 @pytest.mark.parametrize(("columns", "name"), [("i,s,i", "i"), ("st.x,st.x", "x")])

@@ -5,6 +5,7 @@ import functools
 import os
 import shutil
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -335,6 +336,15 @@ def test_files_that_cannot_be_planned_are_left_to_spark(spark, tmp_path):
     assert len(frame.inputFiles()) == 2
     with pytest.raises(Exception, match=r"b\.parquet"):
         frame.collect()
+
+
+def test_the_folder_of_a_delta_table_is_read_with_a_warning(spark, tmp_path):
+    """In a session that does not read Delta, its files are those of a folder."""
+    folder = str(tmp_path / "table")
+    deltalake.write_deltalake(folder, pa.table({"id": [1, 2]}))
+    deltalake.write_deltalake(folder, pa.table({"id": [3, 4, 5]}), mode="overwrite")
+    with pytest.warns(IntarsiaWarning, match="Delta"):
+        assert ias.read(spark, folder, "id > 1").count() == 4
 
 
 def test_explain(spark, lake):

@@ -35,6 +35,7 @@ from intarsia.spark.listing import (
     location_of,
     paths_of,
     python_path,
+    refuse_snapshots,
     snapshot_format,
     uncached,
 )
@@ -164,15 +165,7 @@ def list_rows(spark: SparkSession, source: Source, *, with_partitions: bool) -> 
             such as those of an external table that has dropped the partition; if the values that a job needs
             are not those of the catalog; or if it is a table of Delta or Iceberg, whose files have more rows.
     """
-    for name in paths_of(source):
-        managed = snapshot_format(spark, name)
-        if managed is not None:
-            raise UnsupportedFeatureError(
-                f"the log of a {managed.title()} table specifies its files and deleted rows, which "
-                "this job would count; aggregate the rows of a query of the table instead",
-                reason="not-a-parquet-table",
-                path=name,
-            )
+    refuse_snapshots(spark, source)
     lake = list_lake(spark, source)
     for name in paths_of(source):
         location = folder_of_table(spark, name)

@@ -228,6 +228,8 @@ def folder_of_table(spark: SparkSession, name: object) -> str | None:
     if facts is None:
         return None
     described = _format_in(facts)
+    if described.lower() in _SNAPSHOT_FORMATS:
+        raise _has_snapshots(described, str(name))
     if "parquet" not in described.lower():
         raise UnsupportedFeatureError(
             f"a table of format {described or 'unknown'} is not supported; pass a Parquet table or a path",
@@ -235,6 +237,27 @@ def folder_of_table(spark: SparkSession, name: object) -> str | None:
             path=str(name),
         )
     return facts["Location"]
+
+
+def refuse_snapshots(spark: SparkSession, source: Source) -> None:
+    """Raise an error if a source is a table of Delta or Iceberg, given by its name, or by its folder.
+
+    Raises:
+        UnsupportedFeatureError: If it is one.
+    """
+    for name in paths_of(source):
+        found = snapshot_format(spark, name)
+        if found is not None:
+            raise _has_snapshots(found, name)
+
+
+def _has_snapshots(table_format: str, name: str) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"this is a table of {table_format.title()}, and its files can have rows that it has deleted; query "
+        "the table itself, in a session after intarsia.spark.enable",
+        reason="not-a-parquet-table",
+        path=name,
+    )
 
 
 def file_of_other_values(spark: SparkSession, table: str, files: Iterable[DataFile]) -> DataFile | None:
@@ -385,6 +408,9 @@ def refresh(spark: SparkSession, source: Source) -> None:
             spark.catalog.refreshTable(name)
 
 
+#: The formats whose logs specify the current files of a table, and deleted rows in them.
+_SNAPSHOT_FORMATS = ("delta", "iceberg")
+
 #: The extension of sessions that read Delta tables.
 _DELTA = "DeltaSparkSessionExtension"
 
@@ -401,7 +427,7 @@ def snapshot_format(spark: SparkSession, item: str | os.PathLike[str]) -> str | 
         return "delta"
     facts = _facts_of_table(spark, item)
     found = None if facts is None else _format_in(facts).lower()
-    return found if found in ("iceberg", "delta") else None
+    return found if found in _SNAPSHOT_FORMATS else None
 
 
 def _is_delta_folder(spark: SparkSession, path: str) -> bool:

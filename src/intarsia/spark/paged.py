@@ -22,6 +22,7 @@ from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.file import ParquetInput
 from intarsia.format.enums import Type
 from intarsia.indexes.proof import split_batches
+from intarsia.lake.opening import has_delta_log
 from intarsia.lake.opening import open as open_table
 from intarsia.lake.scan import Scan
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
@@ -365,6 +366,14 @@ def _scan(options: Mapping[str, str]) -> Scan:
             reason="no-path",
         )
     found = [python_path(item) for item in paths]
+    for folder in found:
+        if has_delta_log(folder):  # its warning would stay in the process of the planner
+            raise UnsupportedFeatureError(
+                "this is the folder of a Delta table, which has dropped some of the files; load "
+                f"'delta+{folder}' instead",
+                reason="managed-table",
+                path=folder,
+            )
     names = options.get("columns")
     columns = None if names is None else [name.strip() for name in names.split(",")]
     return open_table(found[0] if path else found).scan(options.get("where"), columns)

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import pyarrow.compute as pc
 
 from intarsia.file import Ignored
+from intarsia.lake.opening import warn_of_delta_log
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import parse_expression
 from intarsia.read.report import ScanReport, warn_of_ignored
@@ -27,6 +28,7 @@ from intarsia.spark.listing import (
     folder_of_table,
     list_files,
     paths_of,
+    refuse_snapshots,
     rows_of_files,
     selected,
     uncached,
@@ -142,7 +144,8 @@ def read(
         AnalysisException: If Spark rejects ``path``, ``where`` or ``columns``.
         PredicateError: If a part of a pyarrow expression cannot be translated.
         IntarsiaError: If the mode is ``"native"`` and the session is a Connect client.
-        UnsupportedFeatureError: If the mode is ``"native"`` and this version of Spark is unknown.
+        UnsupportedFeatureError: If it is a view, or a table of Delta or Iceberg, also given by its folder in
+            a session with Delta; or if the mode is ``"native"`` and this version of Spark is unknown.
         ValueError: If the mode is unknown.
 
     Example:
@@ -297,11 +300,18 @@ class _Rows(NamedTuple):
 
 
 def _whole(spark: SparkSession, path: Source) -> _Rows:
-    """Return all rows of a path or table."""
+    """Return all rows of a path or table.
+
+    Raises:
+        UnsupportedFeatureError: If it is a view, or a table that does not consist of Parquet files alone.
+    """
     location = folder_of_table(spark, path)
     if location is not None:
         return _Rows(uncached(spark).table(str(path)), [location], str(path))
+    refuse_snapshots(spark, path)
     paths = paths_of(path)
+    for one in paths:
+        warn_of_delta_log(one)
     return _Rows(uncached(spark).parquet(*paths), paths, None)
 
 
