@@ -4,7 +4,9 @@ import datetime as dt
 import os
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
 import intarsia as ia
 import intarsia.spark as ias
@@ -92,6 +94,35 @@ def test_the_modes_read_less_and_less(spark, lake):
     assert (choice.mode, choice.reason) == ("native", None)
     assert choice.report["files"] == {"total": FILES, "read": 1, "opened": FILES, "other": 0}
     assert choice.report["rows"]["candidates"] == 1
+
+
+def test_a_session_that_may_find_columns_by_field_id(spark, tmp_path, lake):
+    """Delta sets the setting for all scans, but Spark uses field ids only if the schema has them."""
+    by_id = {
+        "spark.sql.parquet.fieldId.read.enabled": "true",
+        "spark.sql.parquet.filterPushdown": "false",  # by which Spark itself loses the row
+    }
+    with settings(spark, by_id), dropped(spark, "with_ids"):
+        assert check(spark, str(lake), WHERE)["files"][0] == 1
+        assert ias.explain(spark, str(lake), WHERE).files_read == 1
+        # the ids of the table name other fields of the file than the names do
+        pair = [
+            StructField(name, LongType(), metadata={"parquet.field.id": 2 - place})
+            for place, name in enumerate("ab")
+        ]
+        empty = spark.createDataFrame([], StructType([StructField("st", StructType(pair))]))
+        empty.write.option("path", str(tmp_path)).saveAsTable("with_ids")
+        pair = [
+            pa.field(name, pa.int64(), metadata={"PARQUET:field_id": str(1 + place)})
+            for place, name in enumerate("ab")
+        ]
+        pq.write_table(
+            pa.table({"st": pa.array([{"a": 3, "b": 4}], pa.struct(pair))}), tmp_path / "1.parquet"
+        )
+        spark.catalog.refreshTable("with_ids")
+        for mode in MODES:
+            assert ias.read(spark, "with_ids", "st.a = 4", mode=mode).count() == 1
+        assert spark.table("with_ids").where("st.a = 4").count() == 1
 
 
 def test_pages_are_read_by_tasks(spark, lake):

@@ -94,6 +94,9 @@ def last_read(spark: SparkSession) -> ReadChoice | None:
 
 _UTC = frozenset(("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu", "+00:00"))
 
+#: The key of the id of a field in a schema.
+_FIELD_ID: Final = "parquet.field.id"
+
 _LOCAL_HOSTS = frozenset(("localhost", "127.0.0.1", "::1", "0.0.0.0"))
 
 
@@ -321,6 +324,8 @@ def plannable_listing(
     """Return the files; None if they cannot be planned in this process."""
     if any(field.metadata for field in whole.schema):
         return None  # a column of a table with a default value or a fixed length, which paths do not have
+    if is_on(spark, "spark.sql.parquet.fieldId.read.enabled") and _FIELD_ID in whole.schema.json():
+        return None  # Spark finds columns by their ids
     local = any("://" not in path or path.startswith("file:") for path in paths)
     if local and is_connect(spark) and getattr(spark.client, "host", "localhost") not in _LOCAL_HOSTS:
         return None  # a local path on the server is not accessible here
@@ -337,9 +342,7 @@ def file_planner(
     *,
     count_pages: bool = False,
 ) -> FilePlanner | None:
-    """Return the planner; None if nothing can be excluded, or Spark resolves columns by field id."""
-    if is_on(spark, "spark.sql.parquet.fieldId.read.enabled"):
-        return None
+    """Return the planner; None if nothing can be excluded."""
     predicate, types, filled = weaken(condition)
     if not count_pages and is_trivial(predicate):
         return None
