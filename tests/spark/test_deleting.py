@@ -360,14 +360,50 @@ def test_a_file_of_a_sink_that_has_got_indexes(spark, tmp_path):
 
 def test_what_is_refused(spark, tmp_path):
     lake = small_lake(tmp_path / "lake")
-    (tmp_path / "delta" / "_delta_log").mkdir(parents=True)
-    with pytest.raises(UnsupportedFeatureError) as caught:
-        delete(spark, tmp_path / "delta", "id = 1")
-    assert caught.value.reason == "managed-table"
     with settings(spark, {"spark.sql.files.ignoreCorruptFiles": "true"}):
         with pytest.raises(UnsupportedFeatureError) as caught:
             delete(spark, lake, "id = 1")
         assert caught.value.reason == "ignored-files"
+
+
+def test_tables_with_a_log_are_refused_by_every_name(spark, tmp_path):
+    """A new file would have other rows at the places of the deleted ones. Spark does not decode its paths."""
+    table = tmp_path / "lake" / "tenant=1" / "a%20b"
+    (table / "_delta_log").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1, 2]}), table / "1.parquet")
+    before = states(table)
+    for name in (
+        table,
+        f"file:{table}",
+        f"file://{table}",
+        f"{tmp_path}/lake/*/*",
+        f"{tmp_path}/lake/tenant=1/*",
+    ):
+        with pytest.raises(UnsupportedFeatureError) as caught:
+            delete(spark, name, "id = 1")
+        assert (caught.value.reason, states(table)) == ("managed-table", before)
+    (table / "_delta_log").rename(table.parent / "_delta_log")
+    (table / "1.parquet").rename(table.parent / "1.parquet")
+    for job in (
+        lambda lake: delete(spark, lake, "id = 1"),
+        lambda lake: ias.optimize(spark, lake, in_place=True, progress=False),
+    ):
+        with pytest.raises(UnsupportedFeatureError) as caught:
+            job(str(tmp_path / "lake"))
+        assert caught.value.reason == "managed-table"
+
+
+def test_a_folder_as_spark_writes_it(spark, tmp_path):
+    """Spark does not decode paths, and neither do the jobs."""
+    lake = tmp_path / "a%20b"
+    small_lake(lake)
+    name = f"file:{lake}"
+    assert ias.index(spark, name, [ia.Bloom("user")], lake_index="beside", progress=False).files_total == 4
+    report = delete(spark, name, "user = 7")
+    assert (report.rows_deleted, len(report.lake_indexes)) == (4, 1)
+    assert (
+        ias.optimize(spark, name, in_place=True, progress=False).num_rows == spark.read.parquet(name).count()
+    )
 
 
 RETRIES = """

@@ -27,7 +27,8 @@ from intarsia.spark.listing import (
     paths_of,
     python_path,
     refresh,
-    refuse_managed_folder,
+    refuse_managed_files,
+    refuse_managed_folders,
     snapshot_format,
 )
 from intarsia.spark.matches import CHANGED, ErasedFile, Matches, find_rows, without_pushdown
@@ -205,6 +206,7 @@ def _delete_from_files(
 ) -> DeleteReport:
     started = time.perf_counter()
     folders = _folders(spark, table)
+    refuse_managed_folders(folders)
     for key in ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles"):
         if is_on(spark, key):
             raise UnsupportedFeatureError(
@@ -215,7 +217,9 @@ def _delete_from_files(
     whole = read(spark, table)
     _refuse_other_rows(whole, where)
     show = reporter(progress, "files")
-    files_total = len(whole.inputFiles())
+    files = whole.inputFiles()
+    refuse_managed_files(table, files)
+    files_total = len(files)
     erased: dict[str, ErasedFile] = {}
     failed: dict[str, FileFailure] = {}
     uris: dict[str, str] = {}
@@ -424,18 +428,12 @@ def _merged(before: ErasedFile | None, now: ErasedFile) -> ErasedFile:
 
 
 def _folders(spark: SparkSession, table: Source) -> list[str]:
-    """Return the folders of a lake.
-
-    Raises:
-        UnsupportedFeatureError: If it belongs to a table format.
-    """
+    """Return the folders of a lake."""
     folders = []
     for name in paths_of(table):
-        path = python_path(location_of(spark, name))
+        path = python_path(location_of(spark, name), decode=False)
         folder = local_path(path)
-        folder = fixed_folder(path if folder is None else os.path.abspath(folder))
-        refuse_managed_folder(folder)
-        folders.append(folder)
+        folders.append(fixed_folder(path if folder is None else os.path.abspath(folder)))
     return folders
 
 
@@ -519,7 +517,8 @@ def _delete_managed(
             reason="column-predicate",
             path=table,
         )
-    folder = table if "://" in table else os.path.abspath(table) if os.path.isdir(table) else None
+    path = local_path(python_path(table, decode=False))
+    folder = table if path is None else os.path.abspath(path) if os.path.isdir(path) else None
     name = table if folder is None else f"delta.{quoted(folder)}"
     _refuse_other_rows(spark.table(name), where)
     with without_pushdown(spark):

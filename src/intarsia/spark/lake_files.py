@@ -105,7 +105,7 @@ def list_lake(spark: SparkSession, source: Source, *, with_snapshots: bool = Fal
                 root = f"{folder}/data" if managed == "iceberg" else folder
             continue
         for item in _files_of(spark, one):
-            names.append(python_path(item))
+            names.append(python_path(item, decode=False))
             found, beside = _list_path(spark, item)
             others.update(beside)
             for file in found:
@@ -116,7 +116,7 @@ def list_lake(spark: SparkSession, source: Source, *, with_snapshots: bool = Fal
 def _list_path(spark: SparkSession, item: str) -> tuple[Sequence[DataFile], Sequence[str]]:
     """List the files of a path, and the paths of other files."""
     try:
-        chosen = find_files(python_path(item))
+        chosen = find_files(python_path(item, decode=False))
     except (FileNotFoundError, PermissionError, ListingError):
         raise
     except Exception as error:  # noqa: BLE001  a store that only Spark can list
@@ -127,7 +127,9 @@ def _list_path(spark: SparkSession, item: str) -> tuple[Sequence[DataFile], Sequ
                 raise error from None
             raise
         rows = frame.select("path", "length").collect()
-        files = [DataFile(python_path(row["path"]), row["length"], uri=row["path"]) for row in rows]
+        files = [
+            DataFile(python_path(row["path"], decode=False), row["length"], uri=row["path"]) for row in rows
+        ]
         names = {file.uri: file.uri.rpartition("/")[2] for file in files}
         if glob.has_magic(item) or list(names.values()) == [item.rstrip("/").rpartition("/")[2]]:
             return files, []

@@ -344,28 +344,46 @@ def delta_frame(spark: SparkSession, name: str) -> DataFrame:
     return spark.read.format("delta").load(name) if is_folder else spark.table(name)
 
 
-def refuse_managed_folder(folder: str) -> None:
+def refuse_managed_folders(folders: Iterable[str]) -> None:
     """Raise an error if a folder belongs to a table format that keeps a log of its files.
 
     Args:
-        folder: A local path, or a URL.
+        folders: Local paths, or URLs.
 
     Raises:
-        UnsupportedFeatureError: If it is the folder of a Delta, Hudi or Iceberg table.
+        UnsupportedFeatureError: If one is the folder of a Delta, Hudi or Iceberg table, or in it.
     """
-    names = _names_in_store if local_path(folder) is None else _names_below
-    path = folder.rstrip("/") if local_path(folder) is None else os.path.realpath(folder)
-    for parent in _with_parents(path):  # the folder may be a part of the table
-        found = next((known for name, known in _LOGS.items() if any(names(parent, name))), None)
-        if found is None and any(name.endswith(".metadata.json") for name in names(parent, "metadata")):
-            found = "Iceberg"
-        if found is not None:
-            raise UnsupportedFeatureError(
-                f"the files belong to a {found} table, whose log specifies which of them are current; "
-                f"rewrite the table with the commands of {found}",
-                reason="managed-table",
-                path=folder,
-            )
+    known = set[str]()
+    for folder in folders:
+        names = _names_in_store if local_path(folder) is None else _names_below
+        path = folder.rstrip("/") if local_path(folder) is None else os.path.realpath(folder)
+        for parent in _with_parents(path):  # the folder may be a part of the table
+            if parent in known:
+                break
+            known.add(parent)
+            found = next((owner for name, owner in _LOGS.items() if any(names(parent, name))), None)
+            if found is None and any(name.endswith(".metadata.json") for name in names(parent, "metadata")):
+                found = "Iceberg"
+            if found is not None:
+                raise UnsupportedFeatureError(
+                    f"the files belong to a table of {found}, whose log specifies which of them are current; "
+                    f"rewrite the table with the commands of {found}",
+                    reason="managed-table",
+                    path=folder,
+                )
+
+
+def refuse_managed_files(source: Source, uris: Iterable[str]) -> None:
+    """Raise the error of `refuse_managed_folders` for the folders of files: a lake may have tables in it.
+
+    Args:
+        source: The lake. Folders in a store, of which each costs requests, are searched only if its names
+            have wildcards.
+        uris: Its files, as Spark returns them.
+    """
+    has_wildcards = any(name != fixed_folder(name) for name in paths_of(source))
+    folders = {os.path.dirname(python_path(uri)) for uri in uris}
+    refuse_managed_folders(one for one in folders if has_wildcards or local_path(one) is not None)
 
 
 def _with_parents(path: str) -> list[str]:
@@ -433,7 +451,7 @@ def snapshot_format(spark: SparkSession, item: str | os.PathLike[str]) -> str | 
 def _is_delta_folder(spark: SparkSession, path: str) -> bool:
     """Return whether a folder has a log of Delta; folders of S3A only in sessions that can read it."""
     if not path.startswith("s3a://"):
-        return os.path.isdir(os.path.join(path, "_delta_log"))
+        return os.path.isdir(os.path.join(python_path(path, decode=False), "_delta_log"))
     if is_connect(spark) or _DELTA not in setting(spark, "spark.sql.extensions"):
         return False
     jvm: Any = spark._jvm

@@ -46,7 +46,8 @@ from intarsia.spark.listing import (
     paths_of,
     python_path,
     refresh,
-    refuse_managed_folder,
+    refuse_managed_files,
+    refuse_managed_folders,
     source_files,
     uncached,
 )
@@ -307,7 +308,7 @@ def _local_destination(destination: str | os.PathLike[str]) -> str:
     name = os.fspath(destination)
     if not name:
         raise WriteError("the path of the destination is empty; pass a new folder", reason="no-destination")
-    local = local_path(python_path(name))
+    local = local_path(python_path(name, decode=False))
     if local is None:
         raise UnsupportedFeatureError(
             "the destination is not a local or shared folder, and object stores cannot rename folders; write "
@@ -322,16 +323,16 @@ def source_rows(spark: SparkSession, source: Source) -> tuple[DataFrame, list[st
     """Return the rows of the source, its local folders, and its partition columns."""
     reader = uncached(spark).option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
     location, paths = folder_of_table(spark, source), paths_of(source)
-    names = map(python_path, paths) if location is None else [python_path(location, decode=False)]
+    names = [python_path(name, decode=False) for name in (paths if location is None else [location])]
     folders = [name for name in map(local_path, names) if name is not None]
     if location is None:
         folders = list(map(fixed_folder, folders))
-    for folder in folders:
-        refuse_managed_folder(folder)
+    refuse_managed_folders(folders)
     if location is not None:
         partitions = [column.name for column in spark.catalog.listColumns(str(source)) if column.isPartition]
         return reader.table(str(source)), folders, partitions
     frame = reader.option("mergeSchema", "true").parquet(*paths)
+    refuse_managed_files(source, frame.inputFiles())
     listing = list_files(frame, paths)
     found = {name for file in (listing.files if listing else ()) for name, _ in file.partition}
     return frame, folders, [name for name in frame.columns if name in found]
@@ -344,7 +345,7 @@ def _own_folder(spark: SparkSession, source: Source, frame: DataFrame) -> str:
         WriteError: If it is not one local folder with all files.
         UnsupportedFeatureError: If its files are the buckets of a table.
     """
-    names = [local_path(python_path(location_of(spark, name))) for name in paths_of(source)]
+    names = [local_path(python_path(location_of(spark, name), decode=False)) for name in paths_of(source)]
     folder = os.path.realpath(names[0] or "") if len(names) == 1 else ""
     if not names or names[0] is None or not os.path.isdir(folder):
         raise WriteError(

@@ -365,7 +365,7 @@ def _scan(options: Mapping[str, str]) -> Scan:
             "load(), or to CREATE TEMPORARY VIEW … USING intarsia OPTIONS (path '…')",
             reason="no-path",
         )
-    found = [python_path(item) for item in paths]
+    found = [python_path(item, decode=False) for item in paths]
     for folder in found:
         if has_delta_log(folder):  # its warning would stay in the process of the planner
             raise UnsupportedFeatureError(
