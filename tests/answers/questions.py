@@ -111,7 +111,8 @@ def reports(draw, asked):
         found.append(scan.report.to_dict())
         del found[-1]["seconds"], found[-1]["requests"]
         found[-1]["pruned_by"].sort(key=itemgetter("index", "column"))
-    assert found[0] == found[1]
+    different = {k: (found[0][k], found[1][k]) for k in found[0] if found[0][k] != found[1][k]}
+    assert found[0] == found[1], str(different)
 
 
 def some_columns(draw, asked):

@@ -167,6 +167,11 @@ class OutlinedChunks:
         self._has_gaps = False  # in the outlines of a leaf
         self._lock = threading.Lock()
 
+    @property
+    def share(self) -> float:
+        """The share of the chunks that have been outlined."""
+        return float(np.count_nonzero(self._is_known) / max(self._is_known.size, 1))
+
     def of(self, leaves: Sequence[Leaf], groups: Sequence[int] | Int64s | None = None) -> list[ChunkOutlines]:
         """Return the outlines of some leaves.
 

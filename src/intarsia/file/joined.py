@@ -20,14 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
-from intarsia.file.chunks import ChunkOutlines, Int64s
+from intarsia.file.chunks import ChunkOutlines
 from intarsia.file.decode import outlines_of
 from intarsia.file.metadata import ChunkKey, Contradiction, FileMetadata, Ignored, RawFooter, naming_errors
 from intarsia.file.parquet_file import Extent, ParquetInput
 from intarsia.file.schema import INDEX_KEYS
 from intarsia.format.directory import Directory
 from intarsia.format.footer import Footer, Leaf
-from intarsia.format.page_index import PageLocations
+from intarsia.format.page_index import Int64s, PageLocations
 from intarsia.format.row_groups import LazyChunks, parse_chunks
 from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.once import cached_property

@@ -11,14 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.errors import IntarsiaError
-from intarsia.file.chunks import UNKNOWN, ChunkOutlines, Int64s, OutlinedChunks
+from intarsia.file.chunks import UNKNOWN, ChunkOutlines, OutlinedChunks
 from intarsia.file.decode import outlines_of
 from intarsia.file.schema import FileSchema, file_schema
 from intarsia.file.trust import Trust
 from intarsia.file.writers import parse_writer
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
 from intarsia.format.footer import Footer, Leaf, parse_footer
-from intarsia.format.page_index import PageLocations, PageRows
+from intarsia.format.page_index import Int64s, PageLocations, PageRows
 from intarsia.format.row_groups import chunks_of_leaf, parsed_part
 from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.once import cached_property
@@ -151,9 +151,8 @@ class FileMetadata:
     def present_bytes(self) -> int:
         """The estimated memory of this object in bytes, with the chunks that have been parsed so far."""
         footer, raw_bytes = self.footer, len(self._raw.data)
-        outlined = len(self._outlines) / max(len(footer.leaves), 1)
         parsed_bytes = parsed_part(footer.metadata.row_groups) * raw_bytes + self._page_index_bytes
-        multiple = _UNPARSED_PER_SERIALIZED + outlined * _OUTLINED_PER_SERIALIZED
+        multiple = _UNPARSED_PER_SERIALIZED + self.outlines.share * _OUTLINED_PER_SERIALIZED
         own_bytes = _MIN_MEMORY_BYTES + multiple * raw_bytes
         return min(self.memory_bytes, int(own_bytes + _PARSED_PER_SERIALIZED * parsed_bytes))
 
