@@ -144,15 +144,11 @@ class TableCache:
             self._held.move_to_end((_METADATA, path))
         return Settled(found[1], found[0])
 
-    def put_metadata(
-        self, path: str, identity: Hashable | None, metadata: FileMetadata, num_bytes: int | None = None
-    ) -> None:
-        """Store the metadata of a file; its size is measured again if it is known.
-
-        Args:
-            num_bytes: Its size; None for that with all chunks, which may be parsed after it is stored.
-        """
-        num_bytes = metadata.memory_bytes if num_bytes is None else num_bytes
+    def put_metadata(self, path: str, identity: Hashable | None, metadata: FileMetadata) -> None:
+        """Store the metadata of a file; its size is measured again if it is known."""
+        num_bytes = metadata.memory_bytes
+        if num_bytes > self._max_bytes:  # with all chunks, of which few may have been parsed
+            num_bytes = metadata.present_bytes
         self.put(_METADATA, path, identity, metadata, num_bytes)
 
     # --- many files --------------------------------------------------------------------------------
@@ -334,12 +330,7 @@ class Snapshot:
 
     def remember(self, entry: DataFile, file: ParquetInput) -> None:
         """Cache the metadata that was parsed from a file that `open` returned."""
-        self._keep(entry, file.source.identity, file.metadata)
-
-    def _keep(self, entry: DataFile, identity: Hashable | None, metadata: FileMetadata) -> None:
-        """Cache the metadata of a file. That of a single file is measured again after each query."""
-        num_bytes = metadata.present_bytes if len(self.files) == 1 else None
-        self._cache.put_metadata(entry.path, identity, metadata, num_bytes)
+        self._cache.put_metadata(entry.path, file.source.identity, file.metadata)
 
     def settled(self, entry: DataFile) -> Settled | None:
         """Return the metadata of a file, read only if it is not cached.
@@ -395,7 +386,7 @@ class Snapshot:
             found = known or FileMetadata(entry.path, read_raw_footer(counted, entry.tail_bytes))
             _ = found.footer
             self._cache.keep_tail(counted, found.footer_start, entry.tail_bytes)
-        self._keep(entry, source.identity, found)
+        self._cache.put_metadata(entry.path, source.identity, found)
         return found
 
     def requested(self, ordinals: Iterable[int]) -> set[int]:
