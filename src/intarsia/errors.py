@@ -306,6 +306,16 @@ class IntarsiaWarning(UserWarning):
     """
 
 
+def code_of(error: BaseException, default: str) -> str:
+    """Return the stable code of an error, or a default if it has none.
+
+    Example:
+        >>> code_of(IntarsiaError("a", reason="b"), "c"), code_of(ValueError("a"), "c")
+        ('b', 'c')
+    """
+    return (error.reason if isinstance(error, IntarsiaError) else None) or default
+
+
 def near_matches(name: str, known: Iterable[str]) -> tuple[str, ...]:
     """Return up to three of ``known`` that resemble ``name``, ignoring case.
 

@@ -7,7 +7,7 @@ import inspect
 from typing import Any
 
 from intarsia.embed.structures import STANDARD, Attachable
-from intarsia.errors import IndexBuildError, IntarsiaError, near_matches
+from intarsia.errors import IndexBuildError, IntarsiaError, code_of, near_matches
 from intarsia.indexes.registry import find_index_class, known_kinds, why_unknown
 
 #: Constants in the notation of JSON and SQL; Python's constants are literals.
@@ -98,8 +98,7 @@ def _index_of(node: ast.expr) -> Attachable:
     try:
         found: Attachable = cls(*arguments, **named)
     except (IntarsiaError, TypeError, ValueError) as error:
-        reason = error.reason if isinstance(error, IntarsiaError) else None
-        raise IndexBuildError(str(error), reason=reason or "invalid-parameters") from None
+        raise IndexBuildError(str(error), reason=code_of(error, "invalid-parameters")) from None
     return found
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.amounts import count, others_ignored, part, size, some
-from intarsia.errors import IntarsiaError, IntarsiaWarning
+from intarsia.errors import IntarsiaWarning, code_of
 from intarsia.file import Ignored
 from intarsia.file.metadata import naming_errors
 from intarsia.read.counts import PageCounts, PageStates, PrunedBy, ReadCounts
@@ -142,8 +142,7 @@ class FailedFile:
         if isinstance(error, FileNotFoundError):
             return cls(path, "no such file", "no-such-file")
         reason = " ".join(str(error).split()).removeprefix(f"{path}: ")
-        code = error.reason if isinstance(error, IntarsiaError) else None
-        return cls(path, reason or type(error).__name__, code or "damaged-file")
+        return cls(path, reason or type(error).__name__, code_of(error, "damaged-file"))
 
 
 #: The numbers of a report that are those of its files.
@@ -305,8 +304,8 @@ class ScanReport(JsonObject):
     def add_unplanned(self, path: str, error: BaseException) -> None:
         """Add a file that could not be planned and has to be read completely."""
         self.files_read += 1
-        code = error.reason if isinstance(error, IntarsiaError) else None
-        self.ignored.append(Ignored(path, "all", f"{type(error).__name__}: {error}", code or "not-planned"))
+        reason = f"{type(error).__name__}: {error}"
+        self.ignored.append(Ignored(path, "all", reason, code_of(error, "not-planned")))
 
     def add_whole(self, files: int, num_bytes: int) -> None:
         """Add files that are read completely, because planning them would take longer than it saves.

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import xxhash
 
 from intarsia.ahead import ahead
-from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError
+from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError, code_of
 from intarsia.file import Ignored
 from intarsia.lake.data_file import DataFile, as_bytes
 from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX, list_objects
@@ -245,10 +245,9 @@ def ignored_segment(path: str, error: IntarsiaError | OSError | ValueError) -> I
     """Return the note about a segment, or a part of it, that cannot be used."""
     if isinstance(error, TimeoutError):  # of the time limit, or of a signal handler
         raise error
-    code = error.reason if isinstance(error, IntarsiaError) else None
     message = error.message if isinstance(error, FormatError) else str(error).removeprefix(f"{path}: ")
     default = REMOVED if isinstance(error, FileNotFoundError) else "storage-error"
-    return Ignored(path, LAKE_INDEX, message, code or default)
+    return Ignored(path, LAKE_INDEX, message, code_of(error, default))
 
 
 @dataclass(frozen=True)
