@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from intarsia.file.writers import parse_writer
-from intarsia.format.enums import DICTIONARY_ENCODINGS, CompressionCodec, Encoding, PageType, Type
+from intarsia.format.enums import DICTIONARY_ENCODINGS, CompressionCodec, Encoding, PageType, Type, codec_name
 from intarsia.format.footer import Footer, Leaf, chunk_range
 from intarsia.format.levels import count_run_values, page_levels, split_levels
 from intarsia.format.page_index import decode_varints
@@ -100,10 +100,9 @@ def decompress(body: bytes | memoryview, codec: int, uncompressed_bytes: int) ->
         return _lz4(memoryview(body), uncompressed_bytes)
     name = _CODECS.get(codec)  # type: ignore[call-overload]
     if name is None or not pa.Codec.is_available(name):
-        shown = CompressionCodec(codec).name if codec in tuple(CompressionCodec) else str(codec)
         raise UnsupportedFeatureError(
-            f"pages are compressed with {shown}, which this pyarrow does not support; rewrite the file with "
-            "ZSTD",
+            f"pages are compressed with {codec_name(codec)}, which this pyarrow does not support; rewrite "
+            "the file with ZSTD",
             reason="unsupported-codec",
         )
     return _undo(name, body, uncompressed_bytes)

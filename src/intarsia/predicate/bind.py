@@ -159,7 +159,6 @@ def _on_column(bound: Bound, operands: Sequence[Column], made: Sequence[Function
         implied = _on_column(inverse.bound, operands[:-1], made[:-1])
         if inverse.is_exact:
             return implied
-        column = operands[0]
-        return conjoin([implied, BoundFunction(column.path, column.type, tuple(made), leaf)])
+        return conjoin([implied, BoundFunction(operands[0].path, operands[0].type, tuple(made), leaf)])
 
     return fold(bound, leaf_of, conjoin, disjoin) if made else bound

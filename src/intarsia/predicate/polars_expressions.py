@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
+from intarsia.amounts import cut
 from intarsia.arrow.nested import field_type
 from intarsia.arrow.owned_rows import no_rows
 from intarsia.errors import ColumnNotFoundError, PredicateError
@@ -166,8 +167,7 @@ def _resolved(predicate: pl.Expr, schema: pa.Schema) -> Any:
 
 def _text(expression: pl.Expr) -> str:
     """Render an expression for a message."""
-    text = " ".join(str(expression).split())
-    return text if len(text) <= 120 else f"{text[:119]}…"
+    return cut(" ".join(str(expression).split()), 120)
 
 
 def _text_of_part(node: Any) -> str:
@@ -200,9 +200,8 @@ def necessary_conditions(predicate: pl.Expr, schema: pa.Schema) -> list[Predicat
     """
     try:
         return _Translator(schema).necessary(json.loads(predicate.meta.serialize(format="json")))
-    except (pl.exceptions.PolarsError, RecursionError):  # cannot be serialized, or is nested too deeply
-        return []
-    except (LookupError, TypeError, ValueError):  # the form of another version of Polars
+    # it cannot be serialized, is nested too deeply, or has the form of another version of Polars
+    except (pl.exceptions.PolarsError, RecursionError, LookupError, TypeError, ValueError):
         return []
 
 

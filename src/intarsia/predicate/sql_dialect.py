@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from intarsia.amounts import cut
 from intarsia.errors import PredicateError
 from intarsia.predicate.nodes import ColumnName, Op
 
@@ -84,8 +85,7 @@ def fragment(node: Any) -> str:
 
 def short(text: str) -> str:
     """Shorten text to one line of at most 80 characters."""
-    text = " ".join(text.split())
-    return f"{text[:79]}…" if len(text) > 80 else text
+    return cut(" ".join(text.split()), 80)
 
 
 _COMPARISONS: Final = frozenset((*COMPARISONS, "NULLSAFE_EQ"))
