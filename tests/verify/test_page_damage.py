@@ -218,21 +218,16 @@ class TestSizes:
         self.change(path, "tags.list.element", repetition=lambda old: old[::-1])
         only(path, "level-histogram", index="SizeStatistics", column="tags.list.element", severity="warning")
 
-    def test_size_of_a_chunk(self, path):
+    @pytest.mark.parametrize(
+        ("field", "of_group", "name"), [(6, 2, "total_uncompressed_size"), (7, 6, "total_compressed_size")]
+    )
+    def test_sizes_of_a_chunk(self, path, field, of_group, name):
         damage = Damage(path)
         meta, group = damage.meta("id"), damage.row_group()
-        meta.set(6, thrift.I64, meta.get(6) + 1)
-        group.set(2, thrift.I64, group.get(2) + 1)
+        meta.set(field, thrift.I64, meta.get(field) + 1)
+        group.set(of_group, thrift.I64, group.get(of_group) + 1)
         damage.write()
-        assert "total_uncompressed_size" in only(path, "chunk-size", index=None, severity="warning")
-
-    def test_size_in_the_file(self, path):
-        damage = Damage(path)
-        meta, group = damage.meta("id"), damage.row_group()
-        meta.set(7, thrift.I64, meta.get(7) + 1)
-        group.set(6, thrift.I64, group.get(6) + 1)
-        damage.write()
-        assert "total_compressed_size" in only(path, "chunk-size", index=None, severity="warning")
+        assert name in only(path, "chunk-size", index=None, severity="warning")
 
     @pytest.mark.parametrize(("field", "name"), [(2, "total_byte_size"), (6, "total_compressed_size")])
     def test_sizes_of_a_row_group(self, path, field, name):
