@@ -13,9 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from intarsia.arrow.comparison import comparison_type
-from intarsia.arrow.nested import with_leaves
-
-Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
+from intarsia.arrow.nested import Values, with_leaves
 
 
 def take_rows(table: pa.Table, ordinals: npt.ArrayLike | pa.Array | pa.ChunkedArray) -> pa.Table:
@@ -264,7 +262,7 @@ def _begun(arrays: list[pa.Array]) -> list[pa.Array]:
     """Return arrays with no struct at an offset; the same list if there is none."""
     if all(map(_begins_at_zero, arrays)):
         return arrays
-    return [array if _begins_at_zero(array) else _rebuilt(array, _unchanged) for array in arrays]
+    return [array if _begins_at_zero(array) else _rebuilt(array, lambda leaf: leaf) for array in arrays]
 
 
 def _needed_bytes(array: pa.Array) -> float:
@@ -341,10 +339,6 @@ def _rebuilt(array: pa.Array, leaf: Callable[[pa.Array], pa.Array]) -> pa.Array:
             array.offsets, array.sizes, _rebuilt(array.values, leaf), type=data_type, mask=mask
         )
     return leaf(array)
-
-
-def _unchanged(array: pa.Array) -> pa.Array:
-    return array
 
 
 def _copied(array: pa.Array) -> pa.Array:

@@ -129,9 +129,7 @@ class DataFile:
         Args:
             identity: The identity of the open file; see `intarsia.storage.ByteSource`.
         """
-        if not isinstance(identity, ObjectIdentity):
-            return self
-        return replace(self, **identity._asdict())
+        return replace(self, **identity._asdict()) if isinstance(identity, ObjectIdentity) else self
 
 
 def with_stores(files: Sequence[DataFile], options: StorageOptions | None) -> list[DataFile]:

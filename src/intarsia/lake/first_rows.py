@@ -263,9 +263,7 @@ class FirstRows:
                 pieces.append(self._rows_of(search, RowSelection.from_rows(wanted[order])))
                 places.append(mine[order])
         result = concat_rows(pieces)
-        if not self._columns:
-            return result
-        return take_rows(result, np.argsort(np.concatenate(places)))
+        return take_rows(result, np.argsort(np.concatenate(places))) if self._columns else result
 
     def _rows_of(self, search: AxisSearch, wanted: RowSelection) -> pa.Table:
         """Read the columns of the result in some rows."""

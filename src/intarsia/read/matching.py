@@ -241,6 +241,4 @@ def _narrowed(
     column: pa.ChunkedArray, rows: RowSelection, kept: RowSelection, mask: pa.BooleanArray
 ) -> pa.ChunkedArray:
     """Select the values of some of the rows; ``mask`` has one flag for each of them."""
-    if len(kept) == 1:
-        return RowTaker(rows, kept).of(column)
-    return filter_values(column, mask)
+    return RowTaker(rows, kept).of(column) if len(kept) == 1 else filter_values(column, mask)

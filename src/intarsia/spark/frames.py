@@ -142,9 +142,7 @@ def _with_relation(jvm: Any, plan: Any, relation: Any) -> Any | None:
     if _name(plan) not in ("Filter", "SubqueryAlias"):
         return None
     child = _with_relation(jvm, plan.child(), relation)
-    if child is None:
-        return None
-    return plan.withNewChildren(scala_sequence(jvm, [child]))
+    return None if child is None else plan.withNewChildren(scala_sequence(jvm, [child]))
 
 
 def _name(plan: Any) -> str:

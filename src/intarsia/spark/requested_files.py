@@ -22,7 +22,7 @@ import xxhash
 
 from intarsia.lake.data_file import DataFile, FileList, as_bytes, as_text
 from intarsia.lake.discovery import list_objects
-from intarsia.lake.index.facts import Stamps
+from intarsia.lake.index.facts import MISSING, Stamps
 from intarsia.lake.index.folder import segments_beside, state_of_folders
 from intarsia.lake.index.of_table import locate
 from intarsia.once import cached_property
@@ -35,9 +35,8 @@ from intarsia.tuning import REMOTE_TAIL_BYTES
 #: Indexes of up to this many bytes are read with the footer: it takes no longer than another request.
 _MAX_TAIL_BYTES: Final = ObjectStoreFile.coalesce_bytes
 
-_NS_PER_MS: Final = 1_000_000
+NS_PER_MS: Final = 1_000_000
 _MOST_CHARACTERS: Final = 1 << 30
-_MISSING: Final = DataFile("", -1)
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ class RequestedFiles:
             is_local = (now.size_bytes >= 0) & (now.modified_ns <= latest)
             if not self.is_sealed:
                 is_local &= now.size_bytes == self._sizes
-                is_local &= now.modified_ns // _NS_PER_MS == self._times_ms
+                is_local &= now.modified_ns // NS_PER_MS == self._times_ms
             is_current |= is_local
         ordinals = np.flatnonzero(is_current)
         files = self._some(ordinals, store_of, now, objects)
@@ -190,7 +189,7 @@ class RequestedFiles:
         tags: list[str | None] = []
         versions = zip(self._paths.to_pylist(), self._sizes.tolist(), times_ms.tolist(), strict=True)
         for path, size, time_ms in versions:
-            found = listed.get(as_text(path), _MISSING)
+            found = listed.get(as_text(path), MISSING)
             is_same = found.size_bytes == size and round((found.modified or 0) * 1000) == time_ms
             tags.append(found.e_tag if is_same else None)
         return pa.array(tags, pa.string())
@@ -246,7 +245,7 @@ class RequestedFiles:
             sizes = np.where(is_object, sizes, now.size_bytes)
             modified_ns, changed_ns = now.modified_ns, now.changed_ns
         if self._logged_ms is not None:
-            modified_ns = np.where(is_object, self._logged_ms * _NS_PER_MS, modified_ns)
+            modified_ns = np.where(is_object, self._logged_ms * NS_PER_MS, modified_ns)
         has_times = is_logged or now is not None
         tags = self._e_tags if self._logged_ms is None else pa.nulls(self.total, pa.string())
         taken = pa.array(ordinals)

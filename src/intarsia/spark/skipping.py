@@ -34,7 +34,7 @@ from intarsia.read.report import ScanReport
 from intarsia.spark.binding import binder_of
 from intarsia.spark.conditions import is_trivial, kind_of
 from intarsia.spark.planning import FilePlanner, RemainingFile
-from intarsia.spark.requested_files import PlannableFiles, RequestedFiles
+from intarsia.spark.requested_files import NS_PER_MS, PlannableFiles, RequestedFiles
 from intarsia.spark.spark_stores import SparkObjects, SparkStores, keep
 
 #: Number of lists of files that are kept.
@@ -68,8 +68,6 @@ _LAKE_INDEX_SECONDS: Final = 60.0
 
 #: From this number of files on, a lake index is advised.
 _MANY_FILES: Final = 1000
-
-_NS_PER_MS: Final = 1_000_000
 
 
 class _Table(NamedTuple):
@@ -283,7 +281,7 @@ def _status(file: DataFile) -> list[Any] | None:
         status = os.stat(file.path)
     except OSError:  # reading it raises the error
         return None
-    return [status.st_size, status.st_mtime_ns // _NS_PER_MS]
+    return [status.st_size, status.st_mtime_ns // NS_PER_MS]
 
 
 def _summary(listing: PlannableFiles, planned: Sequence[RemainingFile], facts: Mapping[str, Any]) -> str:

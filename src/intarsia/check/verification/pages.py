@@ -307,6 +307,4 @@ def _values(file: ParquetInput, row_group: int, reader: LeafReader, findings: Fi
         column = reader.read(data, meta, num_rows, as_dictionary=False)
     except FormatError:  # reported with the chunk
         return None
-    if len(column) != num_rows:
-        return None
-    return column.combine_chunks()
+    return column.combine_chunks() if len(column) == num_rows else None

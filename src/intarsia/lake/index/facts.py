@@ -86,7 +86,8 @@ def opened_stamp(identity: object) -> FileStamp | None:
     return FileStamp(size, round((seconds or 0) * 1e9), 0, e_tag)
 
 
-_MISSING = DataFile("", -1)
+#: In place of a file that a listing does not have.
+MISSING = DataFile("", -1)
 
 
 def _stat(path: str | bytes) -> tuple[int, int, int]:
@@ -126,7 +127,7 @@ class Stamps(NamedTuple):
         """
         if "://" in root:
             listed = list_objects(root, files[0].store if files else None).files
-            return cls.listed([listed.get(file.path, _MISSING) for file in files])
+            return cls.listed([listed.get(file.path, MISSING) for file in files])
         paths = paths_of(files).to_pylist() if isinstance(files, FileList) else [file.path for file in files]
         sizes, modified, changed = _table([*map(_stat, paths)], 3)
         return cls(sizes, modified, changed, pa.repeat("", len(files)))
