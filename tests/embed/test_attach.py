@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 import intarsia as ia
-from intarsia.embed import Bloom, PageIndex, attach, detach
+from intarsia.embed import Bloom, PageIndex, Statistics, attach, detach
 from intarsia.errors import (
     ColumnNotFoundError,
     CorruptFileError,
@@ -397,27 +397,42 @@ def test_a_structure_outside_the_file_is_removed(tmp_path, offset, in_metadata):
     assert ia.verify(path).ok
 
 
-def test_bounds_without_column_orders_are_removed(path):
-    """Declaring an order would make these undefined bounds valid."""
-    edit_footer(path, lambda tree: tree.remove(7))
-    before = content(path)
+def test_bounds_without_column_orders_are_computed(path):
+    """Declaring an order would make them valid; readers without page indexes skip row groups by bounds."""
+
+    def change(tree):
+        tree.remove(7)
+        for group in tree.get(4).items:
+            for chunk in group.get(1).items:
+                statistics = chunk.get(3).get(12)
+                if statistics.get(5) is not None:  # wrong bounds
+                    statistics.set(5, thrift.BINARY, statistics.get(6))
+
+    edit_footer(path, change)
+    before, undefined = content(path), bounds_of(path)
+    attach(path, [Statistics()])
+    defined = bounds_of(path)
+    detach(path)
     attach(path, [Rows("n")])
-    with ParquetInput.open(path) as file:
-        assert file.footer.metadata.column_orders is None
-        assert file.footer.metadata.row_groups[0].columns[0].meta_data.statistics.max_value is not None
-    attach(path, [PageIndex()])
-    with ParquetInput.open(path) as file:
-        metadata = file.footer.metadata
-        assert len(metadata.column_orders) == len(file.footer.leaves)
-        for group in metadata.row_groups:
-            for chunk in group.columns:
-                statistics = chunk.meta_data.statistics
-                assert statistics.max_value is None
-                assert statistics.min_value is None
-                assert statistics.null_count is not None
-    attach(path, [PageIndex()])
+    assert bounds_of(path) == undefined
+    for _ in range(2):
+        attach(path, [PageIndex()])
+        with ParquetInput.open(path) as file:
+            assert len(file.footer.metadata.column_orders) == len(file.footer.leaves)
+        assert bounds_of(path) == defined != undefined
+    attach(path, [Rows("n")])
+    assert bounds_of(path) == defined
+    assert ia.verify(path).ok
     detach(path)
     assert content(path) == before
+
+
+def bounds_of(path):
+    with ParquetInput.open(path) as file:
+        found = [
+            chunk.meta_data.statistics for group in file.footer.metadata.row_groups for chunk in group.columns
+        ]
+        return [(one.min_value, one.max_value) for one in found]
 
 
 def test_empty_files(tmp_path):

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from intarsia.embed.leaf_values import LeafReader, may_be_dictionary
+from intarsia.embed.leaf_values import LeafReader, cut_bounds, may_be_dictionary, page_bounds
 from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
@@ -372,3 +372,41 @@ class Chunk:
             return self.reader.ordering is not None
         except CorruptFileError:
             return False
+
+
+def computed_statistics(chunk: Chunk, now: Statistics) -> Statistics:
+    """Return statistics with counts and bounds of the decoded values; other fields are kept."""
+    values, ordering = chunk.values, chunk.reader.ordering
+    if chunk.leaf.max_repetition_level == 0 and len(chunk.column) != chunk.num_rows:
+        raise IndexBuildError(
+            f"the row group has {chunk.num_rows} rows, but {len(chunk.column)} were decoded",
+            reason="row-count-mismatch",
+        )
+    null_count = chunk.meta.num_values - len(values)
+    if null_count < 0:
+        raise IndexBuildError(
+            f"it claims {chunk.meta.num_values} values, but {len(values)} were decoded",
+            reason="value-count-mismatch",
+        )
+    counted = now._replace(null_count=null_count)
+    if not chunk.has_order:
+        return counted
+    assert ordering is not None
+    if not len(values):
+        return without_bounds(counted)
+    bounds = page_bounds(values, np.zeros(1, dtype=np.int64), ordering, total_order=chunk.total_order)
+    if bounds.nan_counts is not None:
+        counted = counted._replace(nan_count=int(bounds.nan_counts[0]))
+        if counted.nan_count and not chunk.total_order:
+            return without_bounds(counted)
+    (low,), (high,) = cut_bounds(bounds.minima, bounds.maxima, ordering)
+    # other writers have both forms, too: parquet-mr before 1.10 takes a chunk with nulls and without the
+    # deprecated one for one whose values are all 0
+    if (chunk.leaf.is_signed or chunk.leaf.type == Type.BOOLEAN) and not chunk.total_order:
+        counted = counted._replace(min=low, max=high)
+    return counted._replace(
+        min_value=low,
+        max_value=high,
+        is_min_value_exact=low == bounds.minima[0],
+        is_max_value_exact=high == bounds.maxima[0],
+    )

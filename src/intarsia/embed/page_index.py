@@ -14,6 +14,7 @@ from intarsia.embed.chunk import (
     Chunk,
     ChunkState,
     Outcome,
+    computed_statistics,
     without_bounds,
 )
 from intarsia.embed.leaf_values import PageBounds, cut_bounds, page_bounds
@@ -105,12 +106,13 @@ class PageIndex(OfAllColumns):
                 return Outcome(state, built=None, reason=refusal or NO_ORDER)
         try:
             chunk_index = index_chunk(chunk, refusal=refusal, int96_order=int96_order)
+            statistics = state.statistics or _defined_statistics(chunk)
         except IndexBuildError as error:  # an existing OffsetIndex is wrong, too
             without = replace(state, offset_index=None, column_index=None, encoding_stats=())
             return Outcome(without, built=None, reason=Reason.of(error))
         except FormatError as error:
             return Outcome(trusted, built=None, reason=Reason(error.reason or "damaged-pages", error.message))
-        merged = _merge(chunk, trusted, chunk_index)
+        merged = replace(_merge(chunk, trusted, chunk_index), statistics=statistics)
         if int96_order and chunk_index.column_index is not None:
             merged = replace(merged, statistics=_int96_statistics(chunk, state, chunk_index.column_index))
         return Outcome(merged, built=merged != trusted, reason=chunk_index.reason)
@@ -129,6 +131,18 @@ def _merge(chunk: Chunk, trusted: ChunkState, chunk_index: ChunkIndex) -> ChunkS
         column_index=None if chunk_index.column_index is None else thrift.serialize(chunk_index.column_index),
         encoding_stats=() if chunk.meta.encoding_stats is not None else chunk.pages.encoding_stats(),
     )
+
+
+def _defined_statistics(chunk: Chunk) -> Statistics | None:
+    """Return statistics in place of bounds without a declared order; None if the chunk has none to replace.
+
+    The first ColumnIndex declares an order for all columns, so the undefined bounds have to go. Readers that
+    used them, and no page index, would read all row groups.
+    """
+    statistics = chunk.meta.statistics
+    if chunk.order is not None or not chunk.has_order or statistics is None or statistics.min_value is None:
+        return None
+    return computed_statistics(chunk, without_bounds(statistics))
 
 
 def _int96_statistics(chunk: Chunk, state: ChunkState, index: ColumnIndex) -> Statistics:

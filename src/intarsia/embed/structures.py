@@ -13,8 +13,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from intarsia.embed.chunk import Chunk, ChunkState, Outcome, chunks_of, without_bounds
-from intarsia.embed.chunk_statistics import BESIDE_NAN, Bloom, Statistics, computed_statistics
+from intarsia.embed.chunk import Chunk, ChunkState, Outcome, chunks_of, computed_statistics, without_bounds
+from intarsia.embed.chunk_statistics import BESIDE_NAN, Bloom, Statistics
 from intarsia.embed.column_data import FileColumns
 from intarsia.embed.leaf_values import LeafReader, leaf_readers
 from intarsia.embed.original import Original

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 from intarsia.amounts import count
 from intarsia.arrow.owned_rows import with_short_dictionaries
 from intarsia.embed.attach import ColumnsOf, attach_in, attach_to, checked_indexes
-from intarsia.embed.chunk import NO_ORDER, Chunk, ChunkState, Placed, without_bounds
-from intarsia.embed.chunk_statistics import computed_statistics
+from intarsia.embed.chunk import NO_ORDER, Chunk, ChunkState, Placed, computed_statistics, without_bounds
 from intarsia.embed.column_data import FileColumns
 from intarsia.embed.leaf_values import cut_bounds, may_be_cut
 from intarsia.embed.original import states_of
