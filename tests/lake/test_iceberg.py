@@ -17,7 +17,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
-from intarsia.lake.iceberg import MAX_KEPT_DELETES, DeleteFile
+from intarsia.lake.iceberg import MAX_KEPT_DELETES, DeleteFile, iceberg_statistics
 from intarsia.lake.scan import Scan
 from intarsia.rows.selection import RowSelection
 from tests.counting import calls
@@ -290,6 +290,21 @@ def test_bounds_of_some_row_groups(catalog):
         assert found.count("x = 'm'") == 101
         assert found.explain("x > 'n'").files_read == 1  # the bounds of the other file are used
         assert found.explain("y > 300").files_read == 0
+
+
+def test_calls_for_each_bound_of_text_in_the_manifests(catalog):
+    """Whether the bounds of a file are those of all row groups was found out again for each column."""
+    table = pa.table({f"text_{ordinal}": ["a"] for ordinal in range(30)})
+    iceberg = catalog.create_table("db.t", schema=table.schema)
+    iceberg.append(table)
+    schema = iceberg.schema()
+    (task,) = iceberg.scan().plan_files()
+
+    def calls_for(num_files):
+        return calls(lambda: iceberg_statistics([task.file] * num_files, schema, schema.as_arrow()))
+
+    calls_for(1)  # imports
+    assert (calls_for(40) - calls_for(20)) / 20 / 30 < 5  # a look-up for each of three values
 
 
 def test_files_without_field_ids_need_a_name_mapping(catalog, tmp_path):

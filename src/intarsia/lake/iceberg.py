@@ -165,17 +165,21 @@ def iceberg_statistics(
     from pyiceberg.types import BinaryType, StringType
 
     columns: dict[Path, LogColumn] = {}
+    found = [
+        ([getattr(one, name) or {} for one in entries], value_type)
+        for name, value_type in (
+            ("lower_bounds", pa.binary()),
+            ("upper_bounds", pa.binary()),
+            ("null_value_counts", pa.int64()),
+        )
+    ]
+    is_partial = np.array([_may_be_of_some_row_groups(one) for one in entries], dtype=bool)
     for path, field, data_type in _leaves(schema.fields, arrow, ()):
         low, high, nulls = (
-            pa.array([(getattr(one, name) or {}).get(field.field_id) for one in entries], value_type)
-            for name, value_type in (
-                ("lower_bounds", pa.binary()),
-                ("upper_bounds", pa.binary()),
-                ("null_value_counts", pa.int64()),
-            )
+            pa.array([values.get(field.field_id) for values in of_files], value_type)
+            for of_files, value_type in found
         )
         if isinstance(field.field_type, (BinaryType, StringType)):
-            is_partial = np.array([_may_be_of_some_row_groups(one) for one in entries], dtype=bool)
             low, high = (pc.if_else(is_partial, None, bounds) for bounds in (low, high))
         columns[path] = LogColumn(low, high, nulls, partial(_parsed_bounds, field.field_type, data_type))
     num_rows = np.array([one.record_count for one in entries], dtype=np.int64)
