@@ -101,6 +101,10 @@ def filter_by_column(path):
     assert ia.open(path).scan("c9 = 5", columns=["c7"]).to_arrow().num_rows == 1
 
 
+def inspect_columns(path):
+    assert ia.inspect(path).row_groups
+
+
 def read_all_columns(path):
     assert ia.open(path).scan("c9 = 5").to_arrow().num_rows == 1
 
@@ -145,6 +149,7 @@ def test_columns_that_are_only_returned_cost_nothing_in_excluded_row_groups(tmp_
     [
         (count_rows, True, 3),
         (filter_by_column, True, 1),
+        (inspect_columns, True, 375),
         (read_all_columns, False, 71),
         (read_all_columns, True, 74),
     ],

@@ -72,6 +72,9 @@ class Encoding(IntEnum):
 DICTIONARY_ENCODINGS = frozenset((Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY))
 
 
+_ENCODINGS = frozenset(Encoding)
+
+
 def encoding_name(encoding: int) -> str:
     """Return the name of an encoding; the format adds encodings.
 
@@ -79,7 +82,7 @@ def encoding_name(encoding: int) -> str:
         >>> encoding_name(0), encoding_name(12)
         ('PLAIN', 'unknown encoding 12')
     """
-    return Encoding(encoding).name if encoding in tuple(Encoding) else f"unknown encoding {encoding}"
+    return Encoding(encoding).name if encoding in _ENCODINGS else f"unknown encoding {encoding}"
 
 
 class CompressionCodec(IntEnum):
@@ -95,6 +98,9 @@ class CompressionCodec(IntEnum):
     LZ4_RAW = 7
 
 
+_CODECS = frozenset(CompressionCodec)
+
+
 def codec_name(codec: int) -> str:
     """Return the name of a compression codec; the format adds codecs.
 
@@ -102,7 +108,7 @@ def codec_name(codec: int) -> str:
         >>> codec_name(6), codec_name(12)
         ('ZSTD', 'unknown (12)')
     """
-    return CompressionCodec(codec).name if codec in tuple(CompressionCodec) else f"unknown ({codec})"
+    return CompressionCodec(codec).name if codec in _CODECS else f"unknown ({codec})"
 
 
 class PageType(IntEnum):
