@@ -686,6 +686,12 @@ def check_deleting(spark):
     spark.sql(f"ALTER TABLE {table} CREATE BRANCH other")
     assert ias.delete(spark, f"{table}.branch_other", "user = 4", progress=False).rows_deleted == 46
     assert (spark.table(table).count(), spark.table(f"{table}.branch_other").count()) == (217, 171)
+    spark.sql("USE ice.db")  # then the name of a table has one part
+    try:
+        assert ias.delete(spark, "deleting", "user = 5", progress=False).rows_deleted == 45
+        assert ias.describe(spark, "`deleting`", progress=False).count() == len(files_of(spark, table))
+    finally:
+        spark.sql("USE spark_catalog.default")
 
 
 def check_refused(spark, table):

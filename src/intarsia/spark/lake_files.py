@@ -39,6 +39,7 @@ from intarsia.spark.listing import (
     snapshot_format,
     uncached,
 )
+from intarsia.spark.spark_types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -207,6 +208,9 @@ def list_rows(spark: SparkSession, source: Source, *, with_partitions: bool) -> 
 _LEAST_ICEBERG_BYTES = 8 << 20
 
 
+#: The name of a table in the current namespace.
+_ONE_PART = re.compile(r"[^.`]+|`(?:[^`]|``)+`")
+
 #: The name of a branch or a tag of an Iceberg table.
 _REF = re.compile(r"(.+)\.((?:branch|tag)_[^.]+)")
 
@@ -220,6 +224,9 @@ def _iceberg_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], d
     Raises:
         FileNotFoundError: If there are none.
     """
+    if _ONE_PART.fullmatch(name):  # Spark would take it for the namespace of the table of files
+        known = quoted(spark.catalog.currentCatalog()), spark.catalog.currentDatabase(), name
+        name = ".".join(filter(None, known))
     table, is_ref = f"{name}.data_files", _REF.fullmatch(name)
     if is_ref and not spark.catalog.tableExists(table):  # a table may have the name of a branch
         table = f"{is_ref[1]}.data_files.{is_ref[2]}"
