@@ -199,6 +199,18 @@ def test_columns_without_an_index_are_reported(spark, tmp_path):
     assert found["per_file"][0]["path"] == str(path)
 
 
+def test_small_files_in_the_folder_of_an_iceberg_table_are_not_changed(spark, tmp_path):
+    """Iceberg 1.12 reads them at once, and fails if they are longer than its manifest says."""
+    lake = write_lake(tmp_path / "table" / "data")
+    before = contents(lake)
+    (tmp_path / "table" / "metadata").mkdir()
+    (tmp_path / "table" / "metadata" / "v1.metadata.json").touch()
+    for path in (tmp_path / "table", lake, f"{lake}/p=*", [*before]):
+        report = quietly(spark, path)
+        assert {(file.code, file.built) for file in report.per_file} == {("small-iceberg-file", ())}
+        assert (report.files_failed, contents(lake)) == (4, before)
+
+
 def test_arguments(spark, tmp_path):
     lake = write_lake(tmp_path / "lake")
     with pytest.raises(IndexBuildError) as caught:

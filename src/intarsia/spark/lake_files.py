@@ -33,6 +33,7 @@ from intarsia.spark.listing import (
     file_of_other_values,
     folder_of_table,
     location_of,
+    managed_folders,
     paths_of,
     python_path,
     refuse_snapshots,
@@ -90,6 +91,7 @@ def list_lake(spark: SparkSession, source: Source, *, with_snapshots: bool = Fal
     """
     named = [source] if isinstance(source, str | os.PathLike) else source
     files: dict[str, DataFile] = {}
+    in_folders: dict[str, DataFile] = {}
     refused: dict[str, IntarsiaError] = {}
     others: set[str] = set()
     names: list[str] = []
@@ -110,7 +112,10 @@ def list_lake(spark: SparkSession, source: Source, *, with_snapshots: bool = Fal
             found, beside = _list_path(spark, item)
             others.update(beside)
             for file in found:
-                files.setdefault(file.path if file.is_remote else os.path.abspath(file.path), file)
+                in_folders.setdefault(file.path if file.is_remote else os.path.abspath(file.path), file)
+    if with_snapshots:
+        refused |= _small_files_of_iceberg(in_folders)
+    files = in_folders | files
     return LakeFiles(files, len(others), names[0] if len(names) == 1 else names, refused, root)
 
 
@@ -246,12 +251,32 @@ def _iceberg_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], d
                 "Iceberg has encrypted the file", reason="encrypted", path=file.path
             )
         elif size < _LEAST_ICEBERG_BYTES:
-            why = (
-                f"the file has {size:,} bytes, and Iceberg may refuse files of less than "
-                f"{_LEAST_ICEBERG_BYTES >> 20} MiB that are longer than its manifest says; compact the table"
-            )
-            refused[file.path] = IntarsiaError(why, reason="small-iceberg-file", path=file.path)
+            refused[file.path] = _is_small(file.path, size)
     return files, refused
+
+
+def _small_files_of_iceberg(files: Mapping[str, DataFile]) -> dict[str, IntarsiaError]:
+    """Return the local files that must keep their length: metadata of Iceberg is in a folder above them."""
+    small = {
+        path: file.size_bytes
+        for path, file in files.items()
+        if not file.is_remote and file.size_bytes < _LEAST_ICEBERG_BYTES
+    }
+    folders = dict(managed_folders({os.path.dirname(path) for path in small}))
+    return {
+        path: _is_small(path, size)
+        for path, size in small.items()
+        if folders.get(os.path.dirname(path)) == "Iceberg"
+    }
+
+
+def _is_small(path: str, size: int) -> IntarsiaError:
+    return IntarsiaError(
+        f"the file has {size:,} bytes, and Iceberg may refuse files of less than "
+        f"{_LEAST_ICEBERG_BYTES >> 20} MiB that are longer than its manifest says; compact the table",
+        reason="small-iceberg-file",
+        path=path,
+    )
 
 
 def _delta_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], dict[str, IntarsiaError]]:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
@@ -353,24 +353,41 @@ def refuse_managed_folders(folders: Iterable[str]) -> None:
     Raises:
         UnsupportedFeatureError: If one is the folder of a Delta, Hudi or Iceberg table, or in it.
     """
-    known = set[str]()
+    for folder, owner in managed_folders(folders):
+        raise UnsupportedFeatureError(
+            f"the files belong to a table of {owner}, whose log specifies which of them are current; "
+            f"rewrite the table with the commands of {owner}",
+            reason="managed-table",
+            path=folder,
+        )
+
+
+def managed_folders(folders: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the folders that belong to a table format that keeps a log of its files, and the format.
+
+    Args:
+        folders: Local paths, or URLs.
+    """
+    owners: dict[str, str | None] = {}
     for folder in folders:
         names = _names_in_store if local_path(folder) is None else _names_below
         path = folder.rstrip("/") if local_path(folder) is None else os.path.realpath(folder)
         for parent in _with_parents(path):  # the folder may be a part of the table
-            if parent in known:
+            if parent not in owners:
+                owners[parent] = _format_of_log(parent, names)
+            owner = owners[parent]
+            if owner is not None:
+                yield folder, owner
                 break
-            known.add(parent)
-            found = next((owner for name, owner in _LOGS.items() if any(names(parent, name))), None)
-            if found is None and any(name.endswith(".metadata.json") for name in names(parent, "metadata")):
-                found = "Iceberg"
-            if found is not None:
-                raise UnsupportedFeatureError(
-                    f"the files belong to a table of {found}, whose log specifies which of them are current; "
-                    f"rewrite the table with the commands of {found}",
-                    reason="managed-table",
-                    path=folder,
-                )
+
+
+def _format_of_log(folder: str, names: Callable[[str, str], Sequence[str]]) -> str | None:
+    """Return the format whose log is in a folder; None if there is none."""
+    for name, owner in _LOGS.items():
+        if names(folder, name):
+            return owner
+    is_iceberg = any(name.endswith(".metadata.json") for name in names(folder, "metadata"))
+    return "Iceberg" if is_iceberg else None
 
 
 def refuse_managed_files(source: Source, uris: Iterable[str]) -> None:
