@@ -67,6 +67,7 @@ def file_by_pyarrow(data, folder, **forced):
         event(str(error)[:50])
         reject()
     attach(path, data.draw(indexes(made.comparable), label="indexes"))
+    age(path)  # the footer of a file of the last seconds is read twice, so reports would depend on the time
     return Source(functools.partial(ia.open, path), (path,), made.comparable)
 
 
@@ -82,6 +83,7 @@ def file_by(name, data, folder):
     made = data.draw(tables.tables(writer.types, writer.nested, writer.max_rows), label="table")
     path = folder / "f.parquet"
     writer.write(data.draw, made.table, path)
+    age(path)
     return Source(functools.partial(ia.open, path), (path,), made.comparable)
 
 
