@@ -378,3 +378,14 @@ def test_a_footer_with_many_chunks_is_kept_if_few_of_them_are_parsed(tmp_path):
     assert table.count(" OR ".join(f"c{ordinal} = 7" for ordinal in range(100))) == 1
     assert cache.memory_bytes <= 6 * raw_bytes
     assert bytes_read("c0 = 7") > raw_bytes  # all chunks were parsed
+
+
+def test_a_footer_with_much_other_metadata_is_kept(tmp_path):
+    path = tmp_path / "annotated.parquet"
+    pq.write_table(pa.table({"a": range(10)}).replace_schema_metadata({"note": "n" * 100_000}), path)
+    settle(path)
+    table = Table(ia.open(path).files, cache=TableCache(6 * read_raw_bytes(path)))
+    for most_bytes in (300_000, 1_000):
+        scan = table.scan("a = 7")
+        assert scan.to_arrow().num_rows == 1
+        assert scan.report.bytes_read < most_bytes

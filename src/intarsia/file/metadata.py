@@ -151,9 +151,10 @@ class FileMetadata:
     def present_bytes(self) -> int:
         """The estimated memory of this object in bytes, with the chunks that have been parsed so far."""
         footer, raw_bytes = self.footer, len(self._raw.data)
-        parsed_bytes = parsed_part(footer.metadata.row_groups) * raw_bytes + self._page_index_bytes
-        multiple = _UNPARSED_PER_SERIALIZED + self.outlines.share * _OUTLINED_PER_SERIALIZED
-        own_bytes = _MIN_MEMORY_BYTES + multiple * raw_bytes
+        chunk_bytes = raw_bytes - sum(map(len, footer.key_values.values()))
+        parsed_bytes = parsed_part(footer.metadata.row_groups) * chunk_bytes + self._page_index_bytes
+        outlined_bytes = _OUTLINED_PER_SERIALIZED * self.outlines.share * chunk_bytes
+        own_bytes = _MIN_MEMORY_BYTES + _UNPARSED_PER_SERIALIZED * raw_bytes + outlined_bytes
         return min(self.memory_bytes, int(own_bytes + _PARSED_PER_SERIALIZED * parsed_bytes))
 
     @cached_property
