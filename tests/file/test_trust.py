@@ -290,6 +290,13 @@ def test_bounds():
     unordered = trust("", "number", orders=False)
     assert unordered.bounds(chunk(**current, **deprecated)).value is None
     assert unordered.bounds(chunk(**deprecated)).value == (b"c", b"d")
+    for name in ("number", "text", "unsigned"):
+        of_trino = trust("parquet-mr-trino version 483 (build n/a)", name, orders=False)
+        assert of_trino.bounds(chunk(name, **current)) == TrustedValue((b"a", b"b"))
+        assert (
+            trust("parquet-mr version 1.13.1", name, orders=False).bounds(chunk(name, **current)).value
+            is None
+        )
     text = trust("Polars (python) version 1.44.0 (build 22a147de3d)", "text")
     assert text.bounds(chunk("text", **current)) == TrustedValue((b"", b"c"))  # above "b" and "b..."
     for high in (b"", b"\xff\xff"):

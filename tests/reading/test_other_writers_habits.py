@@ -196,6 +196,21 @@ def test_bounds_without_column_orders_are_not_used(tmp_path):
         assert "column_index" not in [entry["index"] for entry in scan.report.to_dict()["pruned_by"]]
 
 
+def test_bounds_by_trino_are_used(tmp_path):
+    """It declares no column orders, but its bounds are in the order of the type."""
+    path = write(tmp_path / "a.parquet", sorted_table(), write_page_index=False, row_group_size=100)
+    full = pq.read_table(path)
+    patient = Patient.read(path)
+    patient.footer.remove(7)
+    patient.footer.set(6, thrift.BINARY, b"parquet-mr-trino version 483 (build n/a)")
+    patient.write(path)
+    for leaf, where in ((0, "key = 7"), (1, "word = 'word 0002'")):
+        keep = [row == 7 if leaf == 0 else row // 3 == 2 for row in range(ROWS)]
+        scan = ia.open(path).scan(where)
+        assert_same_rows(scan.to_arrow(), full, keep)
+        assert scan.report.row_groups_read == 1
+
+
 def test_offset_index_without_column_index_is_used(tmp_path):
     path = write(tmp_path / "a.parquet", sorted_table())
     full = pq.read_table(path)

@@ -88,7 +88,8 @@ export class Trust {
     const isComputed = directory?.computed_statistics?.includes?.(leaf.ordinal) ?? false
     /** @param {Claim} claim */
     const isUsed = claim => isComputed || !doubted.has(claim)
-    this.hasOrder = leaf.order === TYPE_ORDER || (leaf.order === IEEE_754_TOTAL_ORDER && type.isFloat)
+    const order = leaf.order ?? (writer === 'parquet-mr-trino' ? TYPE_ORDER : undefined) // Trino declares none
+    this.hasOrder = order === TYPE_ORDER || (order === IEEE_754_TOTAL_ORDER && type.isFloat)
     this.usesBounds = this.hasOrder && isUsed('bounds')
     this.usesLowerBounds = isUsed('lowerBounds')
     this.usesUpperBounds = isUsed('upperBounds')

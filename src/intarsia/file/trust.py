@@ -14,7 +14,15 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from intarsia.file.writers import BYTES, STATISTICS_CLAIMS, Claim, WrittenColumn, parse_writer, rules_of
+from intarsia.file.writers import (
+    BYTES,
+    STATISTICS_CLAIMS,
+    Claim,
+    WrittenColumn,
+    has_type_order,
+    parse_writer,
+    rules_of,
+)
 from intarsia.format.directory import Directory
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf
@@ -139,8 +147,11 @@ class Trust:
 
     @cached_property
     def order_is_known(self) -> bool:
-        """Whether the footer declares a known order for the bounds of the column."""
-        return self.footer.column_order(self.leaf) in KNOWN_ORDERS
+        """Whether the footer declares a known order for the bounds of the column, or its writer has one."""
+        order = self.footer.column_order(self.leaf)
+        if order is None and self.leaf.type != Type.INT96:
+            return has_type_order(self.footer.created_by)
+        return order in KNOWN_ORDERS
 
     def bounds(self, meta: ColumnMetaData) -> TrustedValue[tuple[bytes, bytes]]:
         """Return the lower and the upper bound of a chunk, as stored in the file.

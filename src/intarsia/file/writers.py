@@ -474,6 +474,10 @@ RULES = (
 #: Writers that name another one, but have neither its errors nor its versions.
 _NAMESAKES = (("parquet-mr compatible photon", "photon"), ("parquet-cpp-velox", "velox"))
 
+#: Writers that declare no column orders, but compute bounds in the order of the type (observed in Trino 411
+#: and 483).
+_UNDECLARED_ORDERS = frozenset(("parquet-mr-trino",))
+
 _VERSION = re.compile(r"^(?P<name>[\w./\-]+)(?: \(\w+\))?(?: version v?(?P<version>\d+(?:\.\d+)*))?")
 
 
@@ -515,3 +519,9 @@ def rules_of(created_by: str) -> tuple[Rule, ...]:
 def trusts_checksums(created_by: str) -> bool:
     """Return whether the checksums of pages that a writer has written are trusted."""
     return not any(Claim.PAGE_CHECKSUM in rule.claims for rule in rules_of(created_by))
+
+
+@lru_cache(maxsize=64)
+def has_type_order(created_by: str) -> bool:
+    """Return whether bounds of a writer that declares no column orders are in the order of the type."""
+    return parse_writer(created_by)[0] in _UNDECLARED_ORDERS
