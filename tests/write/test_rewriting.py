@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, reject, settings
@@ -19,6 +20,7 @@ from intarsia.arrow.owned_rows import take_rows
 from intarsia.errors import ChangedMeanwhileError, IndexBuildError, ReplaceError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.schema import INDEX_KEYS
+from intarsia.format import thrift
 from intarsia.indexes import Index, OpenIndex
 from intarsia.storage import LocalFile
 from intarsia.storage.hadoop_files import sidecar_path
@@ -27,11 +29,15 @@ from intarsia.write.rewriting import rewrite_without
 from tests.child import KILLED_AT_A_CALL, run
 from tests.effort import examples
 from tests.reading.exact import assert_same_rows
+from tests.reading.surgery import Patient
 from tests.reading.tables import pyarrow_options, tables
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 GOLDEN = Path(__file__).parents[1] / "golden"
 FILES = [path for folder in (CORPUS, GOLDEN) for path in sorted(folder.rglob("*.parquet"))]
+
+#: In the header of a filter, the union of algorithms.
+SPLIT_BLOCK = b"\x1c\x1c\x00\x00"
 
 INDEXES = [
     ia.Bloom("id", fpp=0.001),
@@ -127,6 +133,32 @@ def test_any_table(tmp_path_factory, data):
     without(path, deleted)
     assert_same_rows(read(path), expected)
     check(path, before, deleted)
+
+
+OFFSET, LENGTH = 14, 15
+
+
+@pytest.mark.parametrize("kind", ["booleans", "algorithm"])
+def test_bloom_filters_that_cannot_be_built(tmp_path, kind):
+    """parquet-mr and ClickHouse write some of booleans, whose hashes Parquet does not define."""
+    path = tmp_path / "a.parquet"
+    table = pa.table(
+        {"id": range(1_000), "flag": [row % 3 == 0 for row in range(1_000)], "word": ["a"] * 1_000}
+    )
+    pq.write_table(table, path, bloom_filter_options={name: {"ndv": 1_000} for name in ("id", "word")})
+    patient = Patient.read(path)
+    meta = patient.chunk(0, 0).get(3)
+    if kind == "booleans":
+        for field, code in ((OFFSET, thrift.I64), (LENGTH, thrift.I32)):
+            patient.chunk(0, 1).get(3).set(field, code, meta.get(field))
+    else:
+        start = patient.body.index(SPLIT_BLOCK, meta.get(OFFSET))
+        patient.body[start : start + 2] = b"\x1c\x2c"
+    patient.write(path)
+    without(path, [7])
+    assert read(path).equals(table.filter(pc.not_equal(table["id"], 7)))
+    columns = ia.inspect(path).row_groups[0].columns
+    assert [one.bloom_filter is not None for one in columns] == [kind == "booleans", False, True]
 
 
 def write(path, **options):

@@ -11,6 +11,7 @@ Parameters that a footer does not contain, such as the level of a codec, are pya
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -24,7 +25,13 @@ from intarsia.embed.original import Original, find_original
 from intarsia.embed.page_index import PageIndex
 from intarsia.embed.structures import Attachable
 from intarsia.embed.tail import FooterEdit
-from intarsia.errors import ChangedMeanwhileError, IndexBuildError, UnsupportedFeatureError, WriteError
+from intarsia.errors import (
+    ChangedMeanwhileError,
+    FormatError,
+    IndexBuildError,
+    UnsupportedFeatureError,
+    WriteError,
+)
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.schema import INDEX_KEYS
 from intarsia.file.synthetic import footer_parts
@@ -393,9 +400,12 @@ def _completing(file: ParquetInput) -> Iterator[Attachable]:
 
 
 def _bloom_filters(file: ParquetInput) -> Iterator[_BloomOfLeaf]:
+    """Yield those that can be built: Parquet defines no hashes of booleans, which other writers add, too."""
     for leaf in file.footer.leaves:
         found = next((meta for meta in _chunks(file, leaf) if meta.bloom_filter_offset), None)
-        if found is not None:
+        if found is None or leaf.type == Type.BOOLEAN:
+            continue
+        with suppress(FormatError):  # of another algorithm, or damaged; it may contain deleted values
             yield _BloomOfLeaf(leaf.path, _fpp(file, found), leaf.ordinal)
 
 
