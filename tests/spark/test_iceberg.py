@@ -101,6 +101,7 @@ def test_deleting_over_spark_connect(tmp_path):
         "procedures",
         "equality_deletes",
         "deleting",
+        "deleting_nan",
     ],
 )
 def test_feature(host, name):
