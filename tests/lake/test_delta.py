@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from pathlib import Path
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
@@ -286,6 +287,24 @@ def test_a_whole_file_can_be_deleted_and_a_vector_may_be_too_short(tmp_path):
     table = ia.open(f"delta+{tmp_path}")
     assert table.scan(columns=["col-1"]).to_arrow()["col-1"].to_pylist() == [row["id"] for row in logical][2:]
     assert [entry.rows for entry in table.explain().pruned_by.values()] == [2]
+
+
+@pytest.mark.parametrize("scheme", ["file:", "file://"])
+def test_the_log_of_a_clone_has_the_files_of_another_table(tmp_path, scheme):
+    """Spark writes them as Hadoop does, with one slash."""
+    original, clone = tmp_path / "the original", tmp_path / "clone"
+    rows = pa.table({"id": pa.array(range(8), pa.int64())})
+    write_log(
+        original,
+        struct_of(column("id", "long")),
+        [("100%.parquet", rows, {}, inline_vector([2, 5]))],
+        features=["deletionVectors"],
+    )
+    log = Path("_delta_log", f"{0:020}.json")
+    (clone / "_delta_log").mkdir(parents=True)
+    text = (original / log).read_text().replace("100%25.parquet", scheme + quote(f"{original}/100%.parquet"))
+    (clone / log).write_text(text)
+    assert ia.open(f"delta+{clone}").scan().to_arrow()["id"].to_pylist() == [0, 1, 3, 4, 6, 7]
 
 
 @pytest.mark.parametrize("damage", ["missing", "damaged"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -171,6 +172,7 @@ def _plain(url: str) -> str:
 
 def _location(root: str, path: str) -> str:
     """Return the local path or the URL of a file, given its path in the log, which is URL-encoded."""
+    path = re.sub("^file:/(?!/)", "file:///", path)  # in the log of a clone, as Hadoop writes it
     if "://" in path:
         local = local_path(path)
         return unquote(path) if local is None else local
