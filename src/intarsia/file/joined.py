@@ -133,9 +133,12 @@ class JoinedMetadata(FileMetadata):
     def _outline(self, leaves: Sequence[Leaf], groups: Int64s) -> list[ChunkOutlines]:
         parts = self.group_edges.searchsorted(groups, side="right") - 1
         ordinals = groups - self.group_edges[parts]
-        shifts, lengths = np.array(self.starts, dtype=np.int64)[parts], self.lengths[parts]
-        of_footers = [part.metadata.footer.metadata.row_groups for part in self.parts]
-        own = [of_footers[part][group] for part, group in zip(parts.tolist(), ordinals.tolist(), strict=True)]
+        shifts = np.array(list(map(self.starts.__getitem__, parts.tolist())), dtype=np.int64)
+        lengths = self.lengths[parts]
+        own = [
+            self.parts[part].metadata.footer.metadata.row_groups[group]
+            for part, group in zip(parts.tolist(), ordinals.tolist(), strict=True)
+        ]
         return [
             replace(
                 found,
