@@ -3,11 +3,13 @@
 import decimal
 
 import datafusion
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from intarsia.arrow.owned_rows import own_rows
+from intarsia.arrow.owned_rows import by_key, own_rows
+from tests.counting import calls
 
 N = 2000
 
@@ -229,3 +231,24 @@ def test_large_dictionaries_shrink_and_small_ones_do_not():
     assert owned.type.ordered
     small = own_rows(ARRAYS["small dictionary"].slice(1000, 5))
     assert small.dictionary.equals(ARRAYS["small dictionary"].dictionary)
+
+
+def test_values_are_grouped_without_a_search_for_each_key():
+    """The rows of each path of a table were searched among all rows."""
+
+    def grouped(num_keys):
+        keys = [f"key {number * 7 % num_keys}" for number in range(3 * num_keys)]
+        halves = pa.chunked_array([keys[:num_keys], keys[num_keys:]])
+        found = by_key(halves, np.arange(3 * num_keys))
+        assert {key: values.tolist() for key, values in found.items()} == {
+            f"key {first * 7 % num_keys}": [first, first + num_keys, first + 2 * num_keys]
+            for first in range(num_keys)
+        }
+        return calls(lambda: by_key(halves, np.arange(3 * num_keys)))
+
+    grouped(10)
+    assert grouped(1000) < grouped(10) + 20
+
+
+def test_no_values_have_no_keys():
+    assert by_key(pa.chunked_array([], pa.string()), np.empty(0, dtype=np.int64)) == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -44,6 +45,25 @@ def take_values(values: Values, ordinals: npt.ArrayLike | pa.Array | pa.ChunkedA
     """
     positions = _positions(ordinals)
     return _selected(values, lambda plain: _taken(plain, positions))
+
+
+def by_key(keys: pa.ChunkedArray, values: npt.NDArray[np.int64]) -> dict[Any, npt.NDArray[np.int64]]:
+    """Group values by keys, of which there may be millions.
+
+    Args:
+        keys: The key of each value, none of them null.
+
+    Example:
+        >>> found = by_key(pa.chunked_array([["a", "b", "a"]]), np.arange(3))
+        >>> found["a"].tolist(), found["b"].tolist()
+        ([0, 2], [1])
+    """
+    encoded = keys.combine_chunks().dictionary_encode()
+    names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    edges = np.searchsorted(codes[order], np.arange(len(names) + 1)).tolist()
+    values = values[order]
+    return {name: values[start:stop] for name, (start, stop) in zip(names, pairwise(edges), strict=True)}
 
 
 def places_in(ordinals: npt.NDArray[np.integer], length: int) -> pa.Array:

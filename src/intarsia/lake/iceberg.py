@@ -7,13 +7,13 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.arrow.owned_rows import by_key
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.lake.data_file import DataFile, with_stores
 from intarsia.lake.definition import (
@@ -137,7 +137,9 @@ class DeleteFile:
         """The deleted rows of all data files, by location."""
         if not self._has_vectors:
             all_paths = Comparison("file_path", ">=", "")  # refuses values that are not text
-            return _by_location(Scan(self._table, all_paths, ["file_path", "pos"], None).to_arrow())
+            deleted = Scan(self._table, all_paths, ["file_path", "pos"], None).to_arrow()
+            rows = np.asarray(deleted["pos"].to_numpy(), dtype=np.int64)
+            return by_key(deleted["file_path"].cast(pa.large_string()), rows)
         from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
         from pyiceberg.table.puffin import PuffinFile
 
@@ -146,16 +148,6 @@ class DeleteFile:
         with translated_errors("pyiceberg", "the deletion vectors", self._file.path, "damaged-deletes"):
             vectors: Iterable[Any] = deletion_vectors_from_puffin_file(PuffinFile(data))
             return {one.referenced_data_file: one.to_vector().to_numpy() for one in vectors}
-
-
-def _by_location(deleted: pa.Table) -> dict[str, Rows]:
-    """Group the rows of a delete file by the location of their data file."""
-    paths = deleted["file_path"].cast(pa.large_string()).combine_chunks().dictionary_encode()
-    names, codes = paths.dictionary.to_pylist(), paths.indices.to_numpy()
-    order = np.argsort(codes, kind="stable")
-    rows = np.asarray(deleted["pos"].to_numpy(), dtype=np.int64)[order]
-    edges = np.searchsorted(codes[order], np.arange(len(names) + 1)).tolist()
-    return {name: rows[start:stop] for name, (start, stop) in zip(names, pairwise(edges), strict=True)}
 
 
 def iceberg_statistics(

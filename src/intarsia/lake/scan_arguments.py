@@ -9,8 +9,8 @@ from typing import TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from intarsia.arrow.owned_rows import by_key
 from intarsia.errors import PredicateError
 from intarsia.lake.data_file import RowsNotChosen
 from intarsia.lake.snapshot import Snapshot
@@ -176,14 +176,11 @@ def _by_path(table: TableFiles, rows: pa.Table, snapshot: Snapshot) -> Mapping[i
         )
     if rows["path"].null_count:
         raise ValueError("rows contains null in the column 'path'; pass the path of each row")
-    ordinals = table.ordinals
-    numbers, paths = _numbers(rows["row"]), rows["path"].combine_chunks().dictionary_encode()
-    by_file = {}
-    for code, path in enumerate(paths.dictionary.to_pylist()):
+    ordinals, by_file = table.ordinals, {}
+    for path, mine in by_key(rows["path"], _numbers(rows["row"])).items():
         if path not in ordinals:
             raise ValueError(f"{path} is not a file of the table {table.name}")
-        mine = pc.equal(paths.indices, code).to_numpy(zero_copy_only=False)
-        by_file[ordinals[path]] = numbers[mine]
+        by_file[ordinals[path]] = mine
     for file, mine in by_file.items():
         with snapshot.open(table.files[file]) as opened:
             num_rows = opened.footer.num_rows
