@@ -607,6 +607,21 @@ def test_invalid_arguments(path, table, options, error, reason):
     assert os.listdir(path.parent) == ["t.parquet"]
 
 
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_decimals_with_more_digits_than_their_type(path, is_nested):
+    """Deephaven writes such files; pyarrow would write the last byte of each value."""
+    numbers = b"".join(number.to_bytes(16, "little") for number in (9, 1234, 0))
+    column = pa.Array.from_buffers(pa.decimal128(1, 0), 3, [pa.py_buffer(b"\x03"), pa.py_buffer(numbers)])
+    if is_nested:
+        column = pa.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), column)
+    with pytest.raises(ia.WriteError) as caught:
+        ia.write_table({"a": column}, path)
+    assert caught.value.reason == "rows-not-writable"
+    assert os.listdir(path.parent) == []
+    ia.write_table({"a": column[:1]}, path)
+    assert pq.read_table(path)["a"].to_pylist() == column[:1].to_pylist()
+
+
 @pytest.mark.parametrize(
     ("values", "indexes"), [([[1]], distinct("a")), ([1], distinct("aa")), ([1], ["a"])], ids=str
 )

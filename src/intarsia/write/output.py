@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, field, replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -119,6 +120,7 @@ class Output:
         self._empty_file = dry_run(schema, self.path, self._indexes if restored is None else (), options)
         self._leaves = self._empty_file.footer.leaves
         self._floats = {leaf.ordinal for leaf in self._leaves if leaf.is_float}
+        self._decimals = [leaf.ordinal for leaf in self._leaves if leaf.logical_name == "DECIMAL"]
         names = [leaf.name for leaf in self._leaves]
         requested = options.dictionary
         for name in () if requested is None or isinstance(requested, bool) else requested:
@@ -150,6 +152,7 @@ class Output:
         """
         self._record_nan_chunks(table)
         with self._named_errors():
+            self._check_decimals(table)
             if self._arrow is None:
                 self._arrow = self._open(self._with_dictionary(table))
             else:  # the first row group keeps the values that no row has
@@ -246,6 +249,12 @@ class Output:
         if requested is not None:
             return list(requested)
         return [name for name, leaf in zip(names, leaf_arrays(table), strict=True) if repeats(leaf)]
+
+    def _check_decimals(self, table: pa.Table) -> None:
+        """Refuse decimals with more digits than their type, of which pyarrow would write the last bytes."""
+        leaves = leaf_arrays(table) if self._decimals else []
+        for values in chain.from_iterable(leaves[ordinal] for ordinal in self._decimals):
+            (values.dictionary if pa.types.is_dictionary(values.type) else values).validate(full=True)
 
     def _record_nan_chunks(self, table: pa.Table) -> None:
         if not self._floats:
