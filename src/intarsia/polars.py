@@ -22,6 +22,7 @@ from polars.io.plugins import register_io_source
 from intarsia.arrow.owned_rows import no_rows
 from intarsia.lake.dataset import TableDataset
 from intarsia.lake.opening import Source, open
+from intarsia.lake.scan import check_polars_types
 from intarsia.lake.table import Table
 from intarsia.predicate import Predicate
 from intarsia.predicate.polars_expressions import necessary_conditions
@@ -77,7 +78,11 @@ def scan(source: Source | Table | TableDataset) -> pl.LazyFrame:
             kept = frame if predicate is None else frame.filter(predicate)
             yield kept if with_columns is None else kept.select(with_columns)
 
-    return register_io_source(read, schema=lambda: _frame(no_rows(dataset.schema)).schema)
+    def schema() -> pl.Schema:
+        check_polars_types(dataset.schema)
+        return _frame(no_rows(dataset.schema)).schema
+
+    return register_io_source(read, schema=schema)
 
 
 def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:

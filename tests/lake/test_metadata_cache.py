@@ -288,7 +288,7 @@ def test_all_kinds_share_one_limit(tmp_path):
 def test_metadata_larger_than_the_limit_is_not_cached(tmp_path):
     write(tmp_path / "a", range(2000))
     found = read_metadata(tmp_path / "a")
-    cache = TableCache(found.present_bytes - 1)
+    cache = TableCache(found.memory_bytes - 1)
     cache.put_metadata("a", 1, found)
     assert (cache.latest_metadata("a"), cache.memory_bytes) == (None, 0)
 

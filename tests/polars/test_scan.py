@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -346,3 +347,16 @@ def test_a_predicate_of_thousands_of_conditions_is_answered(folder, everything):
     for number in range(600):
         where = where & (C("i") != number + 1000)
     assert same(scan(folder).filter(where).collect(), everything.filter(where))
+
+
+def test_columns_without_a_type_in_polars_are_named(tmp_path):
+    """Polars panics at decimals of more than 38 digits, which ClickHouse writes."""
+    path = tmp_path / "t.parquet"
+    wide = pa.array([{"d": Decimal("1.5")}, None], pa.struct([("d", pa.decimal256(76, 2))]))
+    pq.write_table(pa.table({"x": [1, 2], "wide": wide}), path)
+    with pytest.raises(ia.UnsupportedFeatureError) as caught:
+        ia.open(path).scan().to_polars()
+    assert (caught.value.reason, caught.value.column) == ("no-polars-type", "wide")
+    with pytest.raises(pl.exceptions.ComputeError, match="UnsupportedFeatureError: column 'wide'"):
+        scan(path).select("x").collect()
+    assert ia.open(path).scan(columns=["x"]).to_polars()["x"].to_list() == [1, 2]

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 
 from intarsia.ahead import ahead
+from intarsia.arrow.nested import with_leaves
 from intarsia.arrow.owned_rows import no_rows, to_batches
 from intarsia.arrow.text import refuse_bytes
-from intarsia.errors import FormatError
+from intarsia.errors import FormatError, UnsupportedFeatureError
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.first_rows import FirstRows
 from intarsia.lake.planning import Ahead, IsAlone, OpenPlan, PlannedPart
@@ -249,6 +250,7 @@ class Scan:
         Raises:
             ModuleNotFoundError: If Polars is not installed; it is not a dependency of Intarsia.
             CorruptFileError: If a part of a file that has to be read is damaged.
+            UnsupportedFeatureError: If Polars has no type for a column.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -257,7 +259,9 @@ class Scan:
             >>> ia.open(path).scan("x < 3").to_polars()["x"].sum()
             3
         """
-        frame: pl.DataFrame = _import_for("to_polars", "polars").from_arrow(self.to_arrow(), **options)
+        library, rows = _import_for("to_polars", "polars"), self.to_arrow()
+        check_polars_types(rows.schema)
+        frame: pl.DataFrame = library.from_arrow(rows, **options)
         return frame
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
@@ -675,6 +679,27 @@ class Scan:
                 yield query.result(piece.rows, piece.numbers, self.columns, self.schema)
             if limit == 0:
                 return
+
+
+def check_polars_types(schema: pa.Schema) -> None:
+    """Refuse columns with decimals of more than 38 digits, at which Polars panics.
+
+    Raises:
+        UnsupportedFeatureError: If there is such a column.
+    """
+    for column in schema:
+
+        def check(data_type: pa.DataType, column: pa.Field = column) -> pa.DataType:
+            if pa.types.is_decimal256(data_type):
+                raise UnsupportedFeatureError(
+                    f"column {column.name!r} of type {column.type} has no type in Polars, whose decimals "
+                    "have at most 38 digits; leave the column out, as in table.scan(columns=[…]).to_polars()",
+                    reason="no-polars-type",
+                    column=column.name,
+                )
+            return data_type
+
+        with_leaves(column.type, check)
 
 
 def _import_for(method: str, name: str) -> Any:

@@ -144,10 +144,17 @@ class TableCache:
             self._held.move_to_end((_METADATA, path))
         return Settled(found[1], found[0])
 
-    def put_metadata(self, path: str, identity: Hashable | None, metadata: FileMetadata) -> None:
-        """Store the metadata of a file; its size is measured again if it is known."""
+    def put_metadata(
+        self, path: str, identity: Hashable | None, metadata: FileMetadata, *, is_alone: bool = False
+    ) -> None:
+        """Store the metadata of a file; its size is measured again if it is known.
+
+        Args:
+            is_alone: Whether no other file has the rest of the memory. The size is then that of the chunks
+                that have been parsed, if all of them would not fit.
+        """
         num_bytes = metadata.memory_bytes
-        if num_bytes > self._max_bytes:  # with all chunks, of which few may have been parsed
+        if is_alone and num_bytes > self._max_bytes:
             num_bytes = metadata.present_bytes
         self.put(_METADATA, path, identity, metadata, num_bytes)
 
@@ -264,6 +271,7 @@ class Snapshot:
     ) -> None:
         self.files = files
         self._has_objects = has_objects
+        self._has_one_file: bool = len(files) == 1 if of is None else of._has_one_file
         self._cache = cache
         self._lake_index = lake_index
         self._deadline: Deadline | None = deadline if of is None else of._deadline
@@ -330,7 +338,10 @@ class Snapshot:
 
     def remember(self, entry: DataFile, file: ParquetInput) -> None:
         """Cache the metadata that was parsed from a file that `open` returned."""
-        self._cache.put_metadata(entry.path, file.source.identity, file.metadata)
+        self._keep(entry, file.source.identity, file.metadata)
+
+    def _keep(self, entry: DataFile, identity: Hashable | None, metadata: FileMetadata) -> None:
+        self._cache.put_metadata(entry.path, identity, metadata, is_alone=self._has_one_file)
 
     def settled(self, entry: DataFile) -> Settled | None:
         """Return the metadata of a file, read only if it is not cached.
@@ -386,7 +397,7 @@ class Snapshot:
             found = known or FileMetadata(entry.path, read_raw_footer(counted, entry.tail_bytes))
             _ = found.footer
             self._cache.keep_tail(counted, found.footer_start, entry.tail_bytes)
-        self._cache.put_metadata(entry.path, source.identity, found)
+        self._keep(entry, source.identity, found)
         return found
 
     def requested(self, ordinals: Iterable[int]) -> set[int]:
