@@ -130,7 +130,7 @@ class JoinedMetadata(FileMetadata):
         joined = first._replace(row_groups=groups, num_rows=int(self.row_edges[-1]), key_value_metadata=own)
         return Footer(joined, b"", self.starts[-1], self.starts[-1])
 
-    def _outline(self, leaves: Sequence[Leaf], groups: Int64s) -> list[ChunkOutlines]:
+    def _outlined(self, leaves: Sequence[Leaf], groups: Int64s) -> list[ChunkOutlines]:
         parts = self.group_edges.searchsorted(groups, side="right") - 1
         ordinals = groups - self.group_edges[parts]
         shifts = np.array(list(map(self.starts.__getitem__, parts.tolist())), dtype=np.int64)

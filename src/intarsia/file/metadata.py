@@ -177,10 +177,7 @@ class FileMetadata:
     @cached_property
     def outlines(self) -> OutlinedChunks:
         """Offsets and counts of the chunks."""
-        outline, end = self._outline, self.footer.start
-        if self.is_padded:
-            outline = lambda *wanted: [one.padded(end) for one in self._outline(*wanted)]  # noqa: E731
-        return OutlinedChunks(len(self.footer.leaves), len(self.footer.metadata.row_groups), outline)
+        return OutlinedChunks(len(self.footer.leaves), len(self.footer.metadata.row_groups), self._outline)
 
     def outlines_with(self, keys: Sequence[ChunkKey]) -> dict[int, ChunkOutlines]:
         """Return the outlines of the leaves of some chunks, with at least these, by ordinal of the leaf."""
@@ -200,6 +197,10 @@ class FileMetadata:
         return writer.startswith("parquet-mr") and parse_writer(writer) < ("parquet-mr", (1, 2, 9))
 
     def _outline(self, leaves: Sequence[Leaf], groups: Int64s) -> list[ChunkOutlines]:
+        found = self._outlined(leaves, groups)
+        return [of_leaf.padded(self.footer.start) for of_leaf in found] if self.is_padded else found
+
+    def _outlined(self, leaves: Sequence[Leaf], groups: Int64s) -> list[ChunkOutlines]:
         row_groups = self.footer.metadata.row_groups
         return outlines_of([row_groups[group] for group in groups.tolist()], leaves, self.footer.file_length)
 
