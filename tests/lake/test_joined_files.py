@@ -167,6 +167,32 @@ def test_calls_for_each_file(tmp_path):
 # --- damage and change --------------------------------------------------------------------------------------
 
 
+def test_calls_for_each_file_with_an_index_that_is_ignored(tmp_path):
+    """Each note was compared with those of all other files."""
+
+    def calls_of(num_files):
+        folder = tmp_path / str(num_files)
+        path = folder / "0.parquet"
+        write(path, pa.table({"x": range(100)}), [ia.Distinct("x")], row_group_size=20)
+        data = path.read_bytes().replace(b'"fingerprint"', b'"another"    ')
+        for ordinal in range(num_files):
+            (folder / f"{ordinal}.parquet").write_bytes(data)
+            age(folder / f"{ordinal}.parquet")
+        table = ia.open(folder)
+
+        def scanned():
+            scan = table.scan("x = 3")
+            assert scan.to_arrow().num_rows == num_files
+            return scan.report
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ia.IntarsiaWarning)
+            assert len(scanned().ignored) == num_files
+            return calls(scanned)
+
+    assert (calls_of(400) - calls_of(200)) / 200 < 1000
+
+
 def damage(path, offset, data):
     with path.open("r+b") as file:
         file.seek(offset)

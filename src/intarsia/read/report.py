@@ -225,6 +225,7 @@ class ScanReport(JsonObject):
     advice: Hint | None = None
     _trace: QueryTrace | None = field(default=None, repr=False, compare=False)
     _failed_paths: set[str] = field(default_factory=set, repr=False)
+    _noted: set[Ignored] = field(default_factory=set, repr=False, compare=False)
     _pages: dict[str, PageCounts] = field(default_factory=dict, repr=False)
     _pruned_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict, repr=False)
     _answered_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict, repr=False)
@@ -298,14 +299,16 @@ class ScanReport(JsonObject):
         self.reads.add(index_bytes=num_bytes)
 
     def add_ignored(self, ignored: Iterable[Ignored]) -> None:
-        """Add parts of an index of many files that were ignored."""
-        self.ignored += ignored
+        """Add indexes, or parts of one, that were ignored, each once."""
+        new = [note for note in dict.fromkeys(ignored) if note not in self._noted]
+        self._noted.update(new)
+        self.ignored += new
 
     def add_unplanned(self, path: str, error: BaseException) -> None:
         """Add a file that could not be planned and has to be read completely."""
         self.files_read += 1
         reason = f"{type(error).__name__}: {error}"
-        self.ignored.append(Ignored(path, "all", reason, code_of(error, "not-planned")))
+        self.add_ignored([Ignored(path, "all", reason, code_of(error, "not-planned"))])
 
     def add_whole(self, files: int, num_bytes: int) -> None:
         """Add files that are read completely, because planning them would take longer than it saves.
@@ -369,7 +372,7 @@ class ScanReport(JsonObject):
                 _entry(entries, index, column).add(
                     files=found.files, row_groups=found.row_groups, pages=found.pages, rows=found.rows
                 )
-        self.ignored += other.ignored
+        self.add_ignored(other.ignored)
         for failed in other.files_failed:
             self.add_failed(failed)
 
@@ -454,7 +457,7 @@ class ScanReport(JsonObject):
                     entry.add(pages=int(states.excluded_by(step)[is_own].sum()))
 
         self._uncounted.append(count_pages)
-        self.ignored += [note for note in query.file.ignored if note not in self.ignored]
+        self.add_ignored(query.file.ignored)
 
     def __str__(self) -> str:
         total, read = self._all_pages.total, self._all_pages.read
