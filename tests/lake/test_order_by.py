@@ -255,3 +255,16 @@ def test_few_rows_are_the_first_of_all_rows(tmp_path, name, direction, nulls):
         ]
         assert len(ids[2]) == len(set(ids[2])) == 200
         assert ids[:2] == [ids[2][:1], ids[2][:9]]
+
+
+def test_the_report_has_what_is_ignored_of_columns_that_are_only_returned(tmp_path):
+    """pyarrow writes OffsetIndexes of lists on tiny pages whose rows are not ascending."""
+    path = tmp_path / "lists.parquet"
+    rows = pa.table({"x": range(12), "list": [["a"], ["b", "c"]] * 6})
+    pq.write_table(rows, path, row_group_size=6, write_page_index=True, data_page_size=1, write_batch_size=1)
+    scan = ia.open(path).scan(order_by="x DESC", limit=1)
+    with pytest.warns(ia.IntarsiaWarning):
+        assert scan.to_arrow().to_pylist() == [{"x": 11, "list": ["b", "c"]}]
+    assert [(note.index, note.code) for note in scan.report.ignored] == [
+        ("OffsetIndex of list.list.element, row group 1", "rows-not-ascending")
+    ]

@@ -128,19 +128,20 @@ def test_calls_for_each_row_group(files_of_row_groups, run, page_index, most):
     assert calls_for_each(run, files_of_row_groups, 300, page_index) <= most
 
 
-def test_columns_that_are_only_returned_cost_nothing_in_excluded_row_groups(tmp_path):
+@pytest.mark.parametrize("query", [{"where": "c0 = 77"}, {"order_by": "c0", "limit": 1}], ids=str)
+def test_columns_that_are_only_returned_cost_nothing_in_excluded_row_groups(tmp_path, query):
     """Their chunks are not parsed."""
 
-    def calls_of_lookup(num_columns, num_groups):
+    def calls_of_query(num_columns, num_groups):
         path = tmp_path / f"{num_columns}-{num_groups}.parquet"
         values = pa.array(np.arange(num_groups * ROWS_PER_GROUP))
         table = pa.table({f"c{number}": values for number in range(num_columns)})
         pq.write_table(table, path, row_group_size=ROWS_PER_GROUP, write_page_index=True)
         table = ia.open(path)
-        return calls(lambda: table.scan("c0 = 77").to_arrow())
+        return calls(lambda: table.scan(**query).to_arrow())
 
-    calls_of_lookup(40, 100)  # loads the modules
-    few, many = (calls_of_lookup(40, groups) - calls_of_lookup(4, groups) for groups in (100, 400))
+    calls_of_query(40, 100)  # loads the modules
+    few, many = (calls_of_query(40, groups) - calls_of_query(4, groups) for groups in (100, 400))
     assert many - few < 36 * 300 / 10  # the chunks of these columns in further row groups
 
 

@@ -88,7 +88,11 @@ def _read_cost(query: FileQuery, matching: Callable[[Bound], RowSelection]) -> Q
 
 def _cost(query: FileQuery, counts: ReadCounts, num_bytes: int) -> QueryCost:
     return QueryCost(
-        num_bytes, sum(query.pages_read()), counts.row_groups, counts.rows_candidate, counts.row_groups > 0
+        num_bytes,
+        sum(query.page_states().read),
+        counts.row_groups,
+        counts.rows_candidate,
+        counts.row_groups > 0,
     )
 
 

@@ -285,7 +285,7 @@ class FirstRows:
 
     def _read(self, search: AxisSearch, file: ParquetInput, wanted: RowSelection) -> pa.Table:
         query = replace(search.query, file=file, predicate=None).for_columns(self._columns)
-        before = query.pages_read()
+        before = query.page_states()
 
         def read(plan: FilePlan) -> tuple[list[pa.Table], ReadCounts]:
             pieces = list(read_known_rows(query, plan, wanted))

@@ -220,9 +220,9 @@ class FileQuery:
         edges = self.file.extent.row_edges
         return int(np.count_nonzero(rows.overlaps(edges[:-1], edges[1:])))
 
-    def pages_read(self) -> list[int]:
-        """Return the number of pages of each leaf that were read."""
-        return PageStates(self.file.metadata, self.leaves, self.pages).read
+    def page_states(self) -> PageStates:
+        """Return the states of the pages of each leaf by what has been read so far."""
+        return PageStates(self.file.metadata, self.leaves, self.pages)
 
     # --- the cost of rows --------------------------------------------------------------------------
 

@@ -387,17 +387,24 @@ class ScanReport(JsonObject):
         with query.file.named_errors():
             self._add_file(query, outcome, among)
 
-    def add_further_reads(self, query: FileQuery, counts: ReadCounts, read_before: Sequence[int]) -> None:
+    def add_further_reads(self, query: FileQuery, counts: ReadCounts, before: PageStates) -> None:
         """Add reads of a file that was added before.
 
         Args:
             query: The query that read the file again, with the pages of the first query.
             counts: The counts of the reads.
-            read_before: The number of pages of each leaf that had been read before.
+            before: The states of the pages before these reads.
         """
-        for leaf, before, read in zip(query.leaves, read_before, query.pages_read(), strict=True):
-            self._pages.setdefault(query.shown(leaf.name), PageCounts()).add(PageCounts(read=read - before))
+        pages = [self._pages.setdefault(query.shown(leaf.name), PageCounts()) for leaf in query.leaves]
+        after = query.page_states()
+
+        def count_pages() -> None:
+            for of_leaf, read, read_before in zip(pages, after.read, before.read, strict=True):
+                of_leaf.add(PageCounts(read=read - read_before))
+
+        self._uncounted.append(count_pages)
         self._add_counts(counts)
+        self.add_ignored(query.file.ignored)
 
     def _add_counts(self, counts: ReadCounts) -> None:
         if self.rows_matched is not None:
