@@ -29,7 +29,6 @@ _ORDINAL = attrgetter("ordinal")
 #: pyarrow reads as many bytes behind the chunks of old parquet-mr.
 _PADDING_BYTES = 100
 
-
 #: The encodings of a chunk that has only dictionary-encoded values.
 _DICTIONARY_AND_LEVELS = frozenset((Encoding.PLAIN_DICTIONARY, Encoding.RLE, Encoding.BIT_PACKED))
 
@@ -282,7 +281,7 @@ class LeafPlan(NamedTuple):
 
     Attributes:
         groups: Ordinals of the row groups.
-        outlines: The leaf's chunks of all row groups, which are sound in these.
+        outlines: The leaf's chunks, which are sound in these row groups.
         chunks: The pages of each row group; empty to read whole chunks.
         dictionaries: The dictionary pages that the pages need, by position in ``groups``.
         rows: A value that is equal for leaves whose pages have the same rows.
