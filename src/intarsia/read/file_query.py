@@ -30,6 +30,7 @@ from intarsia.rows.selection import RowSelection
 
 _NO_ROWS = RowSelection.none()
 _ORDINAL, _PATH = attrgetter("ordinal"), attrgetter("path")
+_SIZES = attrgetter("starts", "stops", "first_pages", "uncompressed_bytes", "data_pages", "is_sound")
 
 
 @dataclass(frozen=True)
@@ -317,15 +318,16 @@ class GroupSizes:
         """
         missing = groups[~self._is_known[groups]]
         if len(missing):
-            total, is_sound = np.zeros((4, len(missing))), np.ones(len(missing), dtype=bool)
-            for outlines in self._metadata.outlines.of(self._leaves, missing):
-                starts, data_pages = outlines.starts[missing], outlines.data_pages[missing]
-                compressed = outlines.stops[missing] - starts
-                chunks = np.maximum(outlines.uncompressed_bytes[missing], compressed)
-                pages = chunks / np.maximum(data_pages, 1)  # all of it, if their number is unknown
-                total += np.maximum(0, [compressed, chunks, pages, outlines.first_pages[missing] - starts])
-                is_sound &= outlines.is_sound[missing]
-            self._bytes[:, missing], self._is_sound[missing], self._is_known[missing] = total, is_sound, True
+            outlines = self._metadata.outlines.of(self._leaves, missing)
+            found = np.array([[values[missing] for values in _SIZES(of_leaf)] for of_leaf in outlines])
+            found = found.reshape(len(outlines), 6, len(missing))  # there may be no leaves
+            starts, stops, first_pages, uncompressed, data_pages, are_sound = found.transpose(1, 0, 2)
+            compressed = stops - starts
+            chunks = np.maximum(uncompressed, compressed)
+            pages = chunks / np.maximum(data_pages, 1)  # all of it, if their number is unknown
+            sizes = np.maximum(0, [compressed, chunks, pages, first_pages - starts])
+            self._bytes[:, missing], self._is_sound[missing] = sizes.sum(axis=1), are_sound.all(axis=0)
+            self._is_known[missing] = True
         return self._bytes, self._is_sound
 
 
