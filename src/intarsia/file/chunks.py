@@ -187,14 +187,14 @@ class OutlinedChunks:
             found = []
         is_all = groups is None or len(groups) * OUTLINED_PART >= len(self._all_groups)
         wanted = self._all_groups if is_all else np.asarray(groups, dtype=np.int64)
-        if len(found) < len(leaves) or not self._is_known[ordinals][:, wanted].all():
+        if len(found) < len(leaves) or not self._is_known[_rows(leaves), wanted].all():
             with self._lock:
-                self._add(leaves, ordinals, wanted)
+                self._add(leaves, wanted)
             found = list(map(self._of_leaves.__getitem__, ordinals))
         return found
 
-    def _add(self, leaves: Sequence[Leaf], ordinals: list[int], groups: Int64s) -> None:
-        known = self._is_known[ordinals][:, groups]
+    def _add(self, leaves: Sequence[Leaf], groups: Int64s) -> None:
+        known = self._is_known[_rows(leaves), groups]
         missing = groups[~known.all(axis=0)]
         lacking = [
             leaf
@@ -210,9 +210,13 @@ class OutlinedChunks:
                 self._of_leaves[leaf.ordinal] = ChunkOutlines.blank(len(self._all_groups))
             # in place, because other threads may have the outlines of other row groups
             self._of_leaves[leaf.ordinal].fill_in(missing, found)
-        rows = np.array([leaf.ordinal for leaf in lacking], dtype=np.int64)
-        self._is_known[rows[:, np.newaxis], missing] = True
+        self._is_known[_rows(lacking), missing] = True
         self._has_gaps = not self._is_known[list(self._of_leaves)].all()
+
+
+def _rows(leaves: Sequence[Leaf]) -> Int64s:
+    """Return the ordinals of leaves as a column, to index a matrix by them and by row groups."""
+    return np.fromiter(map(_ORDINAL, leaves), dtype=np.int64, count=len(leaves))[:, np.newaxis]
 
 
 def recorded_pages(stats: Sequence[PageEncodingStats] | None, encodings: Sequence[int]) -> RecordedPages:

@@ -18,7 +18,6 @@ import pyarrow as pa
 from intarsia.ahead import ahead
 from intarsia.arrow.nested import with_leaves
 from intarsia.arrow.owned_rows import no_rows, to_batches
-from intarsia.arrow.text import refuse_bytes
 from intarsia.errors import FormatError, UnsupportedFeatureError
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.first_rows import FirstRows
@@ -44,6 +43,7 @@ from intarsia.read.report import Hints, ScanReport, warn_of_failed
 from intarsia.read.totals import Totals
 from intarsia.read.trace import QueryTrace
 from intarsia.read.value_counts import ValueCounts
+from intarsia.storage.local import refuse_other_names
 from intarsia.tuning import RUNS_AT_ONCE
 
 if TYPE_CHECKING:
@@ -562,7 +562,7 @@ class Scan:
 
         with self._running() as run:
             run.for_each_file([queried], add)
-        refuse_bytes(paths)
+        refuse_other_names(paths)
         return pa.table({"path": pa.array(paths, pa.string()), "sketch": pa.array(sketches, pa.binary())})
 
     def _one_column(self, name: str) -> OutputColumn:

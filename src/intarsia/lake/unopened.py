@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import compares_alike, comparison_type, flags_of
 from intarsia.arrow.owned_rows import take_values
-from intarsia.arrow.text import is_text, not_text
 from intarsia.errors import FormatError
 from intarsia.indexes.proof import Verdict
 from intarsia.indexes.statistics import BoundsProof, bounds_of_keys
@@ -33,6 +32,7 @@ from intarsia.records import dataclass
 from intarsia.rows.bounds import UNKNOWN, Bounds, might_match
 from intarsia.rows.ordering import ArrowOrdering, Keys, arrow_ordering
 from intarsia.rows.selection import RowSelection
+from intarsia.storage.local import is_utf8, not_utf8
 
 #: Whether the types of partition columns are inferred from their values, or all are text.
 PartitionTypes: TypeAlias = Literal["infer", "text"]
@@ -86,8 +86,8 @@ class Partitions:
                     reason="mixed-partition-columns",
                     path=files[int(np.argmax(groups == group))].path,
                 )
-            if not all(is_text(f"{name}{text}") for name, text in partition):
-                raise not_text(files[int(np.argmax(groups == group))].path)
+            if not all(is_utf8(f"{name}{text}") for name, text in partition):
+                raise not_utf8(files[int(np.argmax(groups == group))].path)
         columns: dict[Path, pa.Array] = {}
         for ordinal, name in enumerate(names):
             texts = [partition[ordinal][1] for partition in partitions]

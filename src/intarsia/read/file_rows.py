@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from intarsia.ahead import ahead
 from intarsia.arrow.owned_rows import own_rows
-from intarsia.arrow.text import refuse_bytes
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey
 from intarsia.format.footer import Leaf
@@ -40,6 +39,7 @@ from intarsia.read.run_columns import Run, RunColumns, Runs, run_of_group
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import Rows, RowSelection, union
+from intarsia.storage.local import refuse_other_names
 from intarsia.tuning import CONCURRENT_BYTES, RUNS_AT_ONCE
 
 _OUTDATED = "it contradicts the pages"
@@ -320,7 +320,7 @@ def locate_rows(query: FileQuery, plan: FilePlan, column: OutputColumn) -> tuple
     touched, which = np.unique(groups, return_inverse=True)
     parts = [(file.path_of(group), file.metadata.part_of(group)[1]) for group in touched.tolist()]
     files = file.extent.row_edges
-    refuse_bytes([path for path, _ in parts])
+    refuse_other_names([path for path, _ in parts])
     arrays = [
         pa.array([path for path, _ in parts], pa.string()).take(pa.array(which)),
         pa.array([own for _, own in parts], pa.int32()).take(pa.array(which)),

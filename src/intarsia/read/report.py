@@ -396,11 +396,12 @@ class ScanReport(JsonObject):
             before: The states of the pages before these reads.
         """
         pages = [self._pages.setdefault(query.shown(leaf.name), PageCounts()) for leaf in query.leaves]
-        after = query.page_states()
+        after, path = query.page_states(), query.file.metadata.path
 
         def count_pages() -> None:
-            for of_leaf, read, read_before in zip(pages, after.read, before.read, strict=True):
-                of_leaf.add(PageCounts(read=read - read_before))
+            with naming_errors(path):
+                for of_leaf, read, read_before in zip(pages, after.read, before.read, strict=True):
+                    of_leaf.add(PageCounts(read=read - read_before))
 
         self._uncounted.append(count_pages)
         self._add_counts(counts)

@@ -307,19 +307,10 @@ def _refuse_other_rows(whole: DataFrame, where: str | Column) -> None:
         _refuse_on_server(whole, where)
     else:
         chosen = whole.where(where)
-        _refuse_chance(chosen)
+        if not chosen._jdf.queryExecution().analyzed().deterministic():
+            raise _depends_on_chance()
         _refuse_own_rows(whole, chosen)
     _refuse_places(whole, where)
-
-
-def _refuse_chance(frame: DataFrame) -> None:
-    """Raise an error if a condition can have another value for the same row.
-
-    Raises:
-        UnsupportedFeatureError: If it can.
-    """
-    if not frame._jdf.queryExecution().analyzed().deterministic():
-        raise _depends_on_chance()
 
 
 def _depends_on_chance() -> UnsupportedFeatureError:

@@ -10,7 +10,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import unquote
 
 from intarsia.errors import ReplacedWhileReadError, UnsupportedFeatureError
@@ -230,3 +230,38 @@ def local_path(name: str) -> str | None:
             "file:///lake/x.parquet, or without file://"
         )
     return unquote(rest)
+
+
+def is_utf8(name: str) -> bool:
+    r"""Return whether a name, as `os.fsdecode` returns it, is UTF-8.
+
+    Example:
+        >>> is_utf8("é"), is_utf8("\udcff")
+        (True, False)
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def not_utf8(path: str) -> UnsupportedFeatureError:
+    """Return the error for a path that is not UTF-8."""
+    return UnsupportedFeatureError(
+        f"the path has bytes that are not UTF-8 ({path!r}), so a column of text cannot contain it; rename "
+        "the file or its folder",
+        reason="path-not-utf-8",
+        path=path,
+    )
+
+
+def refuse_other_names(paths: Iterable[str]) -> None:
+    """Refuse paths that are not UTF-8, which a column of text cannot contain.
+
+    Raises:
+        UnsupportedFeatureError: If a path is not UTF-8.
+    """
+    for path in paths:
+        if not is_utf8(path):
+            raise not_utf8(path)

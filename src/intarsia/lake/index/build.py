@@ -14,7 +14,6 @@ import xxhash
 
 from intarsia.ahead import ahead
 from intarsia.amounts import part, some
-from intarsia.arrow.text import is_text, not_text
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
@@ -38,6 +37,7 @@ from intarsia.lake.index.segment import (
 from intarsia.read.report import warn_caller
 from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject
+from intarsia.storage.local import is_utf8, not_utf8
 from intarsia.storage.sections import MAX_READ_BYTES, ContentsTooLargeError, Section, serialize_sections
 
 
@@ -216,12 +216,12 @@ class SegmentBuilder:
     def __init__(
         self, files: Mapping[str, DataFile], read: FactsReader, show: ShowDone = lambda _: None
     ) -> None:
-        self._files = {path: file for path, file in files.items() if is_text(path)}
+        self._files = {path: file for path, file in files.items() if is_utf8(path)}
         self._read = read
         self._show = show
         self.recent: list[str] = []
         self.failed = [
-            FileFailure(file.path, not_text(file.path)) for path, file in files.items() if not is_text(path)
+            FileFailure(file.path, not_utf8(file.path)) for path, file in files.items() if not is_utf8(path)
         ]
         self.num_bytes = 0
 
