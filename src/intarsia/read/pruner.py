@@ -363,15 +363,11 @@ class Pruner:
         return wanted
 
     def _where_exclusion_matters(self, groups: Bools, reaches: Collection[_Reach]) -> list[Bools]:
-        possible, stays = [], []
-        for ordinal in range(len(self._possible)):
-            known = self._state(ordinal)
-            staying = known.is_whole
-            for reach in reaches:
-                if ordinal in reach:
-                    staying = staying & ~(reach[ordinal] & known.is_open)
-            possible.append(known.is_possible)
-            stays.append(staying)
+        states = [self._state(ordinal) for ordinal in range(len(self._possible))]
+        possible, stays = [state.is_possible for state in states], [state.is_whole for state in states]
+        for reach in reaches:
+            for ordinal, within in reach.items():
+                stays[ordinal] = stays[ordinal] & ~(within & states[ordinal].is_open)
         return where_exclusion_matters(self._formula.root, groups, possible, stays)
 
     def _apply(self, proof: Proof, wanted: Wanted) -> None:
