@@ -631,6 +631,17 @@ def check_jobs(spark):
         with pytest.raises(ia.UnsupportedFeatureError) as caught:
             job(spark, table, what)
         assert caught.value.reason == "not-a-parquet-table"
+    # tables of metadata, and an older snapshot, which has files but cannot be changed
+    snapshot = spark.sql(f"SELECT snapshot_id FROM {table}.history").collect()[-1][0]
+    for name in ("files", "snapshots", "entries", "position_deletes", f"snapshot_id_{snapshot}"):
+        for refused in (
+            lambda name: ias.index(spark, name, [ia.RowMap("user")], progress=False),
+            lambda name: ias.describe(spark, name, progress=False),
+            lambda name: ias.delete(spark, name, "1 = 1", progress=False),
+        ):
+            with pytest.raises(ia.UnsupportedFeatureError) as caught:
+                refused(f"{table}.{name}")
+            assert caught.value.reason == "not-a-table-of-files"
 
 
 # --- equality deletes ------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from intarsia.lake.index.build import LakeIndexReport
 from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject
 from intarsia.spark.job import act_on_files, named_unreadable_files, reporter
-from intarsia.spark.lake_files import list_lake
+from intarsia.spark.lake_files import iceberg_table_of_files, list_lake
 from intarsia.spark.lake_jobs import build_lake_index, update_lake_indexes
 from intarsia.spark.listing import (
     Source,
@@ -508,6 +508,8 @@ def _delete_managed(
             reason="column-predicate",
             path=table,
         )
+    if found == "iceberg":
+        iceberg_table_of_files(spark, table)  # other tables cannot be changed
     path = local_path(python_path(table, decode=False))
     folder = table if path is None else os.path.abspath(path) if os.path.isdir(path) else None
     name = table if folder is None else f"delta.{quoted(folder)}"

@@ -34,6 +34,7 @@ from intarsia.spark.listing import (
     folder_of_table,
     location_of,
     managed_folders,
+    not_a_table,
     paths_of,
     python_path,
     refuse_snapshots,
@@ -220,6 +221,24 @@ _ONE_PART = re.compile(r"[^.`]+|`(?:[^`]|``)+`")
 _REF = re.compile(r"(.+)\.((?:branch|tag)_[^.]+)")
 
 
+def iceberg_table_of_files(spark: SparkSession, name: str) -> str:
+    """Return the name of the table with the data files of an Iceberg table, or of its branch or tag.
+
+    Raises:
+        UnsupportedFeatureError: If there is none: it is a table of metadata, or an older snapshot.
+    """
+    if _ONE_PART.fullmatch(name):  # Spark would take it for the namespace of the table of files
+        known = quoted(spark.catalog.currentCatalog()), spark.catalog.currentDatabase(), name
+        name = ".".join(filter(None, known))
+    tables, is_ref = [f"{name}.data_files"], _REF.fullmatch(name)
+    if is_ref:  # a table may have the name of a branch
+        tables.append(f"{is_ref[1]}.data_files.{is_ref[2]}")
+    for table in tables:
+        if spark.catalog.tableExists(table):
+            return table
+    raise not_a_table(name)
+
+
 def _iceberg_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], dict[str, IntarsiaError]]:
     """List the Parquet files of the current snapshot of an Iceberg table.
 
@@ -228,13 +247,9 @@ def _iceberg_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], d
 
     Raises:
         FileNotFoundError: If there are none.
+        UnsupportedFeatureError: If it is a table of metadata, or an older snapshot.
     """
-    if _ONE_PART.fullmatch(name):  # Spark would take it for the namespace of the table of files
-        known = quoted(spark.catalog.currentCatalog()), spark.catalog.currentDatabase(), name
-        name = ".".join(filter(None, known))
-    table, is_ref = f"{name}.data_files", _REF.fullmatch(name)
-    if is_ref and not spark.catalog.tableExists(table):  # a table may have the name of a branch
-        table = f"{is_ref[1]}.data_files.{is_ref[2]}"
+    table = iceberg_table_of_files(spark, name)
     rows = spark.sql(
         f"SELECT file_path, file_size_in_bytes, key_metadata IS NOT NULL FROM {table} "
         "WHERE lower(file_format) = 'parquet'"

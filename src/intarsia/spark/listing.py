@@ -324,12 +324,17 @@ def _facts_of_table(spark: SparkSession, path: object) -> dict[str, str] | None:
     start = names.index(_FACTS) if _FACTS in names else len(names)
     facts = dict(rows[start:])
     if facts.get("Type") == "VIEW" or "Location" not in facts:
-        raise UnsupportedFeatureError(
-            "this is not a table with files of its own; pass the table or the path that it reads",
-            reason="not-a-table-of-files",
-            path=path,
-        )
+        raise not_a_table(path)
     return facts
+
+
+def not_a_table(name: str) -> UnsupportedFeatureError:
+    """Return the error for the name of a view, or of another table without files of its own."""
+    return UnsupportedFeatureError(
+        "this is not a table with files of its own; pass the table or the path that it reads",
+        reason="not-a-table-of-files",
+        path=name,
+    )
 
 
 def _format_in(facts: Mapping[str, str]) -> str:
