@@ -321,6 +321,25 @@ def test_tables_of_the_catalog(enabled, lake, days, read):
             assert found.files == files
 
 
+def test_a_table_that_was_listed_before_its_files_changed(enabled, tmp_path):
+    for ordinal in range(3):
+        write(tmp_path / f"part-{ordinal}.parquet", rows_of_file(ordinal), use_dictionary=False)
+    query = f"SELECT id FROM listed WHERE user = {user_of(1, 5)}"
+    with dropped(enabled, "listed"):
+        enabled.sql(f"CREATE TABLE listed USING parquet LOCATION '{tmp_path}'")
+        assert compare(enabled, lambda: enabled.sql(query)).files == 3
+        for change, files in (
+            (lambda: ias.index(enabled, "listed", [ia.Bloom("user")], progress=False), 1),
+            (lambda: ias.detach(enabled, "listed", progress=False), 3),
+            (lambda: enabled.sql("CALL intarsia.index(table => 'listed', distinct => array('user'))"), 1),
+        ):
+            change()
+            for path in tmp_path.glob("*.parquet"):
+                age(path)
+            found = compare(enabled, lambda: enabled.sql(query))
+            assert (len(found.rows), found.files) == (1, files)
+
+
 def test_columns_with_defaults(enabled):
     """Files without the column are read as if it had its default in every row."""
     with dropped(enabled, "grown"):

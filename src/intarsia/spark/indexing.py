@@ -36,7 +36,7 @@ from intarsia.spark.job import (
 )
 from intarsia.spark.lake_files import Age, Choice, Only, find_unchanged, list_lake
 from intarsia.spark.lake_jobs import build_lake_index
-from intarsia.spark.listing import Source
+from intarsia.spark.listing import Source, refresh_tables
 from intarsia.spark.registering import DeltaLog
 from intarsia.spark.sessions import map_in_arrow, map_tasks
 from intarsia.spark.shipping import Shipped, pack_index, unpack_index
@@ -302,6 +302,8 @@ def index(
         raise RunInterrupted(len(outcomes), len(chosen), report_of_all()) from stop
     # by path, because Spark may return two results of a task that ran twice
     outcomes |= {outcome.path: outcome for outcome in found}
+    if any(outcome.bytes_after != outcome.bytes_before for outcome in found):
+        refresh_tables(spark, path)
     done = {file for file, outcome in outcomes.items() if outcome.error is None}
     registered = 0 if log is None else log.register(done)
     try:

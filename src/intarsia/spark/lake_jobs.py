@@ -25,7 +25,7 @@ from intarsia.lake.index.folder import Location, find_folders
 from intarsia.lake.index.segment import MAX_SEGMENT_BYTES, MAX_SEGMENT_FILES
 from intarsia.spark.job import act_on_files, reporter
 from intarsia.spark.lake_files import list_lake
-from intarsia.spark.listing import Source
+from intarsia.spark.listing import Source, refresh_tables
 from intarsia.spark.spark_stores import with_stores_of_spark
 from intarsia.spark.spark_types import arrow_schema
 
@@ -156,6 +156,8 @@ def detach(spark: SparkSession, path: Source, *, progress: Progress | bool = Tru
     lake = list_lake(spark, path, with_snapshots=True)
     done, failed = act_on_files(spark, lake.sizes, detach_file, reporter(progress, "files"), "detaching")
     reports = tuple(_since_listed(report, lake.sizes[file]) for file, report in done.items())
+    if any(report.detached for report in reports):
+        refresh_tables(spark, path)
     return RestoreReport(reports, tuple(failed), time.perf_counter() - started, lake.others)
 
 

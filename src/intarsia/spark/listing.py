@@ -448,6 +448,16 @@ def refresh(spark: SparkSession, source: Source) -> None:
             spark.catalog.refreshTable(name)
 
 
+def refresh_tables(spark: SparkSession, source: Source) -> None:
+    """Let the session list the files of Parquet tables again, because some have other lengths.
+
+    An enabled session reads files as a whole if they have changed since it listed the files of a table.
+    """
+    for name in paths_of(source):
+        if snapshot_format(spark, name) is None and location_of(spark, name) != name:
+            spark.catalog.refreshTable(name)
+
+
 #: The formats whose logs specify the current files of a table, and deleted rows in them.
 _SNAPSHOT_FORMATS = ("delta", "iceberg")
 
