@@ -127,6 +127,35 @@ def test_calls_for_each_file(tmp_path):
         assert calls[1] - calls[0] < 40 * 650
 
 
+@pytest.mark.parametrize("analyze", [False, True])
+def test_a_plan_is_the_sum_of_the_plans_of_its_files(lake, analyze):
+    for where in ("user < 50000", "id BETWEEN 350 AND 1250", "name = 'name 7'", None):
+        found = ia.open(lake).explain(where, FLAT, analyze=analyze).to_dict()
+        alone = [ia.open(path).explain(where, FLAT, analyze=analyze).to_dict() for path in lake.iterdir()]
+        for part in ("row_groups", "pages", "rows"):
+            total = {
+                name: sum(one[part][name] or 0 for one in alone)
+                for name in ("total", "read", "candidates")
+                if name in found[part]
+            }
+            assert {name: found[part][name] for name in total} == total
+        assert found["files"]["read"] == sum(one["files"]["read"] for one in alone)
+        assert found["rows"]["matched"] == (sum(one["rows"]["matched"] for one in alone) if analyze else None)
+        assert (found["bytes"]["planned"] or 0) == sum(one["bytes"]["planned"] or 0 for one in alone)
+
+
+def test_calls_of_a_plan_for_each_file(tmp_path):
+    """Each file that was left was opened, and planned by itself."""
+    few, many = (make_lake(tmp_path / str(count), count, row_group_size=1000) for count in (20, 60))
+    for analyze, most in ((False, 200), (True, 450)):
+        calls = []
+        for folder in (few, many):
+            scan = ia.open(folder).scan("user % 2 = 0 OR name LIKE '%9'", FLAT)
+            scan.explain()
+            calls.append(python_calls(lambda: scan.explain(analyze=analyze))[1])  # noqa: B023  called at once
+        assert calls[1] - calls[0] < 40 * most
+
+
 def test_nothing_is_read_twice(tmp_path):
     """Dictionary pages that were read for planning are not read again with their chunks."""
     random = np.random.default_rng(1)

@@ -121,7 +121,7 @@ def read_all_columns(path):
         (read_everything, False, 86),
         (read_everything, True, 86),
         (add_up, True, 75),
-        (plan_everywhere, True, 75),
+        (plan_everywhere, True, 56),
     ],
 )
 def test_calls_for_each_row_group(files_of_row_groups, run, page_index, most):

@@ -110,7 +110,7 @@ def page_map(
             num_requests=report.requests,
             least_bytes=least,
             columns_bytes=drawn[0].columns_bytes if drawn and not is_lake else None,
-            advice=_advice(table, trace) if selects_values else "",
+            advice=_advice(table, trace, report.files_opened) if selects_values else "",
             files=drawn,
             lake=traced.lake() if is_lake else None,
         )
@@ -122,14 +122,14 @@ def _text(value: object) -> str:
     return str(value.cast(pa.string()) if isinstance(value, pa.Scalar) else value)
 
 
-def _advice(table: TableFiles, trace: QueryTrace) -> str:
+def _advice(table: TableFiles, trace: QueryTrace, num_opened: int) -> str:
     """Return the most useful advice that follows from the plans; empty if there is none."""
     hints = Hints()
     for one in trace.files:
         outcome = one.outcome
         if one.among is None or outcome.counts.row_groups:  # the others were excluded together
             hints.add(one.query, outcome.plan)
-    best = hints.best(has_lake_index=table.lake_index.exists)
+    best = hints.best(num_opened, has_lake_index=table.lake_index.exists)
     return "" if best is None else best.text
 
 

@@ -49,7 +49,6 @@ from intarsia.tuning import (
     MAX_PREFETCHED_CHUNKS,
     OBJECTS_AT_ONCE,
     SMALL_FILE_BYTES,
-    STRETCH_BYTES,
     STRETCH_FILES,
 )
 
@@ -171,7 +170,7 @@ class Stretch:
         query, plan = self.axis.of_files(among, self.entries)
         assert isinstance(query.file, JoinedInput)
         query = replace(query, file=query.file.again(self.positions))  # what it keeps is dropped with it
-        if query.file.source.coalesce_bytes:
+        if query.file.source.coalesce_bytes and does is not Ahead.PLAN:
             plan = _prefetch(query, plan)
         is_counted = counts_certain and not plan.certain.is_empty
         pieces = list(read_rows(query, plan)) if does is Ahead.READ and not is_counted else None
@@ -189,14 +188,14 @@ Planned: TypeAlias = "tuple[DataFile, Completion[OpenPlan]]"
 def stretches(
     files: Sequence[DataFile],
     known: Mapping[str, PlannedPart],
-    share: int,
+    most_bytes: tuple[float, float],
     is_alone: IsAlone,
 ) -> Iterator[Item]:
     """Combine consecutive files to stretches.
 
     Args:
         known: The plans of files that are parts of an axis, by path.
-        share: The bytes that each thread reads of the files.
+        most_bytes: The limits on the bytes to read of the local files of a stretch, and of the objects.
         is_alone: Returns whether a file is planned by itself.
     """
     found: list[tuple[PlannedPart, DataFile]] = []
@@ -206,7 +205,7 @@ def stretches(
         if part is not None and is_alone(part):
             part = None
         own = 0 if part is None else part.read_bytes
-        if found and (part is None or not _has_room(found, part, num_bytes + own, share)):
+        if found and (part is None or not _has_room(found, part, num_bytes + own, most_bytes)):
             yield _stretch_of(found)
             found, num_bytes = [], 0
         if part is None:
@@ -219,14 +218,17 @@ def stretches(
 
 
 def _has_room(
-    found: Sequence[tuple[PlannedPart, DataFile]], part: PlannedPart, num_bytes: int, share: int
+    found: Sequence[tuple[PlannedPart, DataFile]],
+    part: PlannedPart,
+    num_bytes: int,
+    most_bytes: tuple[float, float],
 ) -> bool:
     """Return whether a file can follow others in a stretch that then has a number of bytes."""
     axis, last = found[0][0].axis, found[-1][0].position
     if part.position <= last:  # a table may have the same file twice
         return False
-    most = MAX_PREFETCHED_BYTES if axis.joined.is_remote else min(STRETCH_BYTES, share)
-    return part.axis is axis and len(found) < STRETCH_FILES and num_bytes <= most
+    has_room = num_bytes <= most_bytes[axis.joined.is_remote]
+    return part.axis is axis and len(found) < STRETCH_FILES and has_room
 
 
 def _stretch_of(found: Sequence[tuple[PlannedPart, DataFile]]) -> Item:

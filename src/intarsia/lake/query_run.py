@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -26,7 +27,15 @@ from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FailedFile, ScanReport, warn_caller, warn_of_failed, warn_of_ignored
 from intarsia.read.totals import Totals
 from intarsia.read.trace import QueryTrace
-from intarsia.tuning import AXIS_FILES, CONCURRENT_BYTES, FIRST_FILES, FIRST_PLANNED, FIRST_ROWS_GROWTH
+from intarsia.tuning import (
+    AXIS_FILES,
+    CONCURRENT_BYTES,
+    FIRST_FILES,
+    FIRST_PLANNED,
+    FIRST_ROWS_GROWTH,
+    MAX_PREFETCHED_BYTES,
+    STRETCH_BYTES,
+)
 
 #: What happens to damaged and missing files: an error, or they are skipped with one warning.
 OnError: TypeAlias = Literal["raise", "skip"]
@@ -145,12 +154,12 @@ class QueryRun:
             self._report.add_failed(FailedFile.of(path, error))
 
     def for_each_file(
-        self, columns: Sequence[OutputColumn], add: Callable[[OpenPlan], FileOutcome], **options: Any
+        self, columns: Sequence[OutputColumn] | None, add: Callable[[OpenPlan], FileOutcome], **options: Any
     ) -> None:
         """Call a function with each file that is not excluded, and report the outcomes that it returns.
 
         Args:
-            columns: The columns to read.
+            columns: The columns to read; None for those of the query.
             **options: See `planned_files`.
         """
         with contextlib.closing(self.planned_files(columns, **options)) as files:
@@ -161,8 +170,11 @@ class QueryRun:
                         found.record(add(found))
                     except _BAD_FILE_ERRORS:
                         if self._on_error == "raise":
-                            self._find_error(found.entries, self._binder.for_columns(columns), add)
+                            self._find_error(found.entries, self._for_columns(columns), add)
                         raise
+
+    def _for_columns(self, columns: Sequence[OutputColumn] | None) -> TableBinder:
+        return self._binder if columns is None else self._binder.for_columns(columns)
 
     def _find_error(
         self, files: Iterable[DataFile], binder: TableBinder, add: Callable[[OpenPlan], FileOutcome]
@@ -193,7 +205,7 @@ class QueryRun:
             is_alone: Returns whether a file is read by itself; None to read all files by themselves.
         """
         table, snapshot, report = self._table, self.snapshot, self._report
-        binder = self._binder if columns is None else self._binder.for_columns(columns)
+        binder = self._for_columns(columns)
         planner = Planner(table, binder, report, snapshot)
         survivors = planner.survivors(totals)
         plan = partial(plan_files, binder=binder, open_file=snapshot.open, counts_certain=totals is not None)
@@ -245,6 +257,7 @@ class QueryRun:
             num_bytes = sum(map(attrgetter("read_bytes"), known.values()))
             if not table.has_objects and len(known) == len(left) and num_bytes < CONCURRENT_BYTES:
                 at_once = 1
-            share = num_bytes // at_once
-            items = left if is_alone is None or not known else stretches(left, known, share, is_alone)
+            limits = min(STRETCH_BYTES, num_bytes // at_once), MAX_PREFETCHED_BYTES
+            most_bytes = (math.inf, math.inf) if does is Ahead.PLAN else limits
+            items = left if is_alone is None or not known else stretches(left, known, most_bytes, is_alone)
             yield plan(items, at_once=at_once, does=does, known=known)

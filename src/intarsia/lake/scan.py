@@ -310,20 +310,23 @@ class Scan:
         started, hints = time.perf_counter(), Hints()
         matched, planned = (0, None) if analyze else (None, 0)
         run = self._new_run(rows_estimated=0.0, rows_matched=matched, bytes_planned=planned)
-        with run.snapshot.running(), contextlib.closing(run.planned_files(does=Ahead.PLAN)) as files:
-            for opened in files:
-                query, plan = opened.query, opened.plan
-                with run.skipping(opened.entry.path):
-                    estimate, index_bytes = estimate_rows(query, plan)
-                    counts = ReadCounts(index_bytes=index_bytes)
-                    if analyze:
-                        pieces = read_rows(query, plan, runs_at_once=RUNS_AT_ONCE)
-                        counts = sum((piece.counts for piece in pieces), counts)
-                    else:
-                        counts += count_planned(query, plan.candidates)
-                    opened.record(FileOutcome(plan, counts, rows_estimated=estimate))
-                    hints.add(query, plan)
-            run.report.advise(hints.best(has_lake_index=self._table.lake_index.exists))
+
+        def add(opened: OpenPlan) -> FileOutcome:
+            query, plan = opened.query, opened.plan
+            estimate, index_bytes = estimate_rows(query, plan)
+            counts = ReadCounts(index_bytes=index_bytes)
+            if analyze:
+                pieces = read_rows(query, plan, runs_at_once=RUNS_AT_ONCE)
+                counts = sum((piece.counts for piece in pieces), counts)
+            else:
+                counts += count_planned(query, plan.candidates)
+            hints.add(query, plan)
+            return FileOutcome(plan, counts, rows_estimated=estimate)
+
+        with run.snapshot.running():
+            run.for_each_file(None, add, does=Ahead.PLAN, is_alone=self._is_enumerated)
+            num_opened, has_lake_index = run.report.files_opened, self._table.lake_index.exists
+            run.report.advise(hints.best(num_opened, has_lake_index=has_lake_index))
         report = run.report
         report.add_time(started)
         warn_of_failed(report.files_failed)
@@ -539,7 +542,7 @@ class Scan:
         return values
 
     def _is_enumerated(self, part: PlannedPart) -> bool:
-        """Return whether the values of a file may be known from its own indexes, or it may be skipped."""
+        """Return whether facts about a file may be known from its own indexes, or it may be skipped."""
         return part.has_indexes or self._on_error == "skip"
 
     def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:

@@ -164,10 +164,8 @@ def make_splits(shared: SplitQuery, query: FileQuery, plan: FilePlan, split_byte
         The splits; none of them is empty.
     """
     edges, splits = query.file.footer.row_group_starts, []
-    sizes = [
-        (group, query.estimated_bytes(rows.shift(int(edges[group]))))
-        for group, rows in query.row_groups(plan.candidates)
-    ]
+    num_bytes = query.estimated_bytes_by_group(plan.candidates).tolist()
+    sizes = [(group, num_bytes[group]) for group in query.groups_with(plan.candidates)]
     for part in split_batches(sizes, itemgetter(1), math.inf if split_bytes is None else split_bytes):
         groups = tuple(group for group, _ in part)
         rows = plan.candidates.clip(int(edges[groups[0]]), int(edges[groups[-1] + 1]))

@@ -81,26 +81,29 @@ class Hints:
     def __init__(self) -> None:
         self._improvable_bytes = 0
         self._total = 0
-        self._num_files = 0
-        self._num_excluded = 0
+        self._num_left = 0
 
     def add(self, query: FileQuery, plan: FilePlan) -> None:
-        """Add a planned file."""
-        self._num_files += 1
+        """Add a planned file, or several that are joined."""
         if plan.candidates.is_empty:
-            self._num_excluded += 1
             return
+        self._num_left += query.num_files_with(plan.candidates)
         num_bytes = query.estimated_bytes(plan.candidates)
         self._total += num_bytes
         if _is_improvable(query, plan):
             self._improvable_bytes += num_bytes
 
-    def best(self, *, has_lake_index: bool) -> Hint | None:
-        """Return the advice; None if there is none."""
-        if opens_in_vain(self._num_files, self._num_excluded) and not has_lake_index:
+    def best(self, num_opened: int, *, has_lake_index: bool) -> Hint | None:
+        """Return the advice; None if there is none.
+
+        Args:
+            num_opened: The number of files that were opened, with those that were planned together.
+            has_lake_index: Whether the table has a lake index.
+        """
+        num_excluded = num_opened - self._num_left
+        if opens_in_vain(num_opened, num_excluded) and not has_lake_index:
             text = (
-                f"{self._num_excluded:,} of {self._num_files:,} opened files have no candidate rows: "
-                "build a lake index"
+                f"{num_excluded:,} of {num_opened:,} opened files have no candidate rows: build a lake index"
             )
             return Hint("add-lake-index", text)
         if self._total < MIN_BYTES or self._improvable_bytes < NARROWED_PART * self._total:
