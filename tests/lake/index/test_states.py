@@ -175,6 +175,13 @@ def test_a_file_that_is_replaced_while_the_table_is_open_is_read_again(lake):
     assert len(rows(table, "day = 50 AND user = 155000")) == 1
 
 
+def test_a_file_that_is_replaced_before_the_first_query_of_a_table_is_read_again(lake):
+    table = ia.open(lake)
+    write(lake / "day-003.parquet", rows_of_day(50), INDEXES)
+    assert len(rows(table, "day = 50")) == 100
+    assert not rows(ia.open(lake), "day = 3")
+
+
 def test_removed_files_are_forgotten(lake):
     os.unlink(lake / "day-003.parquet")
     table = check(lake)

@@ -426,8 +426,8 @@ class TableLakeIndex:
         """Return the files that the lake index contains unchanged; None without a lake index.
 
         The first call opens the lake index. If it lacks a few of the files, their footers and indexes
-        are read, and the lake index is updated. Each call reads the stamps of local files again, unless they
-        have just been listed.
+        are read, and the lake index is updated. Each call reads the stamps of the files again, except those
+        of objects that have just been listed.
         """
         if self._is_opened:
             if self._index is not None:
@@ -460,9 +460,11 @@ class TableLakeIndex:
         if not index.segments:
             return None
         self._index = index
-        # Spark compares the files of its lists when it reads them
-        is_new = time.monotonic() - self._listed < LISTING_SECONDS or isinstance(self._files, FileList)
-        known = index.known(as_listed=is_new and have_stamps(self._files))
+        # Spark compares the files of its lists when it reads them. Listing objects again takes a request for
+        # each thousand; a stat is cheap, and this program may have replaced a local file since.
+        is_new = "://" in where.root and time.monotonic() - self._listed < LISTING_SECONDS
+        is_enough = is_new or isinstance(self._files, FileList)
+        known = index.known(as_listed=is_enough and have_stamps(self._files))
         missing = np.flatnonzero(~known.is_known)
         most = max(MAX_REFRESHED_FILES, len(self._files) // REFRESHED_PART)
         is_refreshed = 0 < len(missing) <= most and not self._is_part
