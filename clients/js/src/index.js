@@ -168,7 +168,7 @@ export class IndexedFile {
     const found = await this.read(this.metadata, names, firstRows(rows, limit))
     return {
       rows: found,
-      trace: { steps, matches: rows, ranges: merge(source.kept.map(([start, data]) => [start, start + data.byteLength])) },
+      trace: { steps, matches: rows, ranges: merge(source.ranges) },
       report: {
         rows: { total: this.numRows, candidates, matched: count(rows) },
         bytes: source.bytes - before.bytes,

@@ -1,6 +1,6 @@
 /**
  * Ranges of a file: over HTTP, or of a Blob, such as a file that a user has chosen. Ranges that are asked for in the
- * same turn of the event loop are read together, and what was read is kept. Every request is counted.
+ * same turn of the event loop are read together, and what was read last is kept. Every request is counted.
  */
 
 /** The first request: the end of the file, which has the footer, and often the indexes before it. */
@@ -8,6 +8,9 @@ const TAIL_BYTES = 1 << 15
 
 /** Ranges with at most so many bytes between them are read in one request. */
 const GAP_BYTES = 1 << 14
+
+/** The most bytes that are kept, unless the end of the file and the last range are larger. */
+const KEPT_BYTES = 1 << 26
 
 /** @typedef {{ start: number, stop: number, resolve: (data: ArrayBuffer) => void, reject: (error: unknown) => void }} Wanted */
 
@@ -25,6 +28,9 @@ export class Source {
     this.read = read
     /** @type {[number, ArrayBuffer][]} */
     this.kept = []
+    this.keptBytes = 0
+    /** @type {[number, number][]} */
+    this.ranges = []
     /** @type {Wanted[]} */
     this.wanted = []
   }
@@ -79,7 +85,12 @@ export class Source {
   keep(start, data) {
     this.requests += 1
     this.bytes += data.byteLength
+    this.ranges.push([start, start + data.byteLength])
     this.kept.push([start, data])
+    this.keptBytes += data.byteLength
+    while (this.keptBytes > KEPT_BYTES && this.kept.length > 2) {
+      this.keptBytes -= this.kept.splice(1, 1)[0][1].byteLength // the first one is the end of the file
+    }
   }
 }
 

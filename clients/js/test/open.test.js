@@ -46,6 +46,21 @@ test('the report counts what the server counted', async () => {
   assert.ok(report.prunedBy.length > 0)
 })
 
+test('what was read long ago is not kept', async () => {
+  const size = 1 << 25
+  let requests = 0
+  const source = new Source('memory', 8 * size, async (start, stop) => {
+    requests += 1
+    return new ArrayBuffer(stop - start)
+  })
+  await source.slice(8 * size - 100)
+  for (let part = 0; part < 4; part++) await source.slice(part * size, (part + 1) * size)
+  await Promise.all([source.slice(8 * size - 50), source.slice(3 * size + 9, 3 * size + 99)])
+  assert.equal(requests, 5)
+  await source.slice(9, 99)
+  assert.equal(requests, 6)
+})
+
 test('each page is decoded once, however many rows of it match', async () => {
   const bytes = readFileSync(join(SUITE, 'changed/unchanged.parquet'))
   let asked = 0
