@@ -103,7 +103,7 @@ def check_bloom_filters(file, leaf, column):
             if reach is None:
                 continue
             here = np.asarray(edges[:-1]) == start
-            (verdict,) = filters.evaluate({predicate: reach & here}, _EverythingAtStake())
+            (verdict,) = filters.evaluate({predicate: reach & here}, _EverythingAtStake(len(here)))
             kept = verdict.possible
             message = (
                 f"the Bloom filter of {leaf.name}, rows {start} to {stop}, excludes {exact(value, kind)!r}"
@@ -112,8 +112,11 @@ def check_bloom_filters(file, leaf, column):
 
 
 class _EverythingAtStake:
-    def bytes_of(self, row_group):
-        return 1 << 62
+    def __init__(self, row_groups):
+        self._row_groups = row_groups
+
+    def num_bytes(self):
+        return np.full(self._row_groups, 1 << 62)
 
 
 def distinct(column):

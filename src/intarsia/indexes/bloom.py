@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
@@ -96,8 +96,7 @@ class BloomFilters:
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Probe the filters that cost less than they can be expected to save, and evaluate conditions."""
         probes = self._probes(wanted)
-        row_groups = sorted({probe.key.row_group for probe in probes})
-        max_bytes = {row_group: savings.bytes_of(row_group) for row_group in row_groups}
+        max_bytes = savings.num_bytes().tolist()
         unknown = [probe for probe in probes if self._likely_bits(probe) is None]
         self._read([probe for probe in unknown if self._pays(probe, max_bytes)])  # only the headers
         chosen = []
@@ -134,7 +133,7 @@ class BloomFilters:
                 probes.append(_Probe(condition, key, location, hashes, chance))
         return probes
 
-    def _pays(self, probe: _Probe, max_bytes: Mapping[int, int]) -> bool:
+    def _pays(self, probe: _Probe, max_bytes: Sequence[int]) -> bool:
         """Return whether a filter costs less than it can be expected to save."""
         return self._cost_bytes(probe) <= max_bytes[probe.key.row_group] * probe.chance
 

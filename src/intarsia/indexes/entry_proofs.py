@@ -174,10 +174,8 @@ class EntryProof:
             yield Verdict(condition, union(possible), union(certain))
 
     def _pays(self, part: _Part, num_bytes: int, own: Wanted, savings: Savings) -> bool:
-        if not num_bytes:
-            return True
-        groups = np.flatnonzero(np.logical_or.reduce(list(own.values()))) + part.groups.start
-        return num_bytes < sum(map(savings.bytes_of, groups.tolist()))
+        saved = savings.num_bytes()[part.groups]
+        return not num_bytes or num_bytes < saved[np.logical_or.reduce(list(own.values()))].sum()
 
 
 def _judge(file: ParquetInput, index: OpenIndex, condition: Condition) -> Verdict:

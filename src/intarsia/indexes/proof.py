@@ -61,8 +61,8 @@ class Verdict(NamedTuple):
 class Savings(Protocol):
     """The possible savings, for proofs that choose among their parts."""
 
-    def bytes_of(self, row_group: int) -> int:
-        """Estimate the number of bytes that a scan of the candidate rows in a row group would read."""
+    def num_bytes(self) -> npt.NDArray[np.int64]:
+        """Estimate the number of bytes that a scan of the candidate rows would read, for each row group."""
         ...
 
     def column_bytes(self, leaf: Leaf) -> npt.NDArray[np.int64]:

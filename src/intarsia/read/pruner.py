@@ -343,7 +343,7 @@ class Pruner:
                 if wanted:
                     cost = proof.cost(wanted)
                     least = cost.num_bytes if cost.part_bytes is None else cost.part_bytes
-                    if least == 0 or least < self._bytes()[any_of(list(wanted.values()))].sum():
+                    if least == 0 or least < self.num_bytes()[any_of(list(wanted.values()))].sum():
                         price = cost.num_bytes + cost.requests * self._request_bytes
                         price += cost.pages * PAGE_BYTES + cost.opened * OPENED_BYTES
                         offers.append(_Offer(proof, wanted, price))
@@ -415,15 +415,11 @@ class Pruner:
             )
         return self._states[ordinal]
 
-    def _bytes(self) -> Int64s:
-        """Estimate the bytes that a scan of the candidates would read, for each granule."""
+    def num_bytes(self) -> Int64s:
+        """See `Savings`."""
         if self._bytes_by_group is None:
             self._bytes_by_group = self._group_bytes(self.candidates)
         return self._bytes_by_group
-
-    def bytes_of(self, row_group: int) -> int:
-        """See `Savings`."""
-        return int(self._bytes()[row_group])
 
     def column_bytes(self, leaf: Leaf) -> Int64s:
         """See `Savings`."""

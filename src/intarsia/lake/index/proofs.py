@@ -105,10 +105,9 @@ class GatheredProof:
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Evaluate the conditions that cost less than reading the files that they are likely to exclude."""
-        index = self._structure.index
+        index, saved = self._structure.index, savings.num_bytes()
         for condition, files in wanted.items():
-            saved = np.array(list(map(savings.bytes_of, np.flatnonzero(files).tolist())))
-            if (self._cost_of(condition) or 0) < (saved * self._chances(condition)[files]).sum():
+            if (self._cost_of(condition) or 0) < (saved * self._chances(condition))[files].sum():
                 possible = self._rows(partial(index.candidate_files, condition), others=True)
                 certain = self._rows(partial(index.certain_files, condition), others=False)
                 yield Verdict(condition, possible, certain)
