@@ -46,8 +46,8 @@ SIDE = {
     "_metadata": parquet_bytes(),
     ".a.parquet.crc": b"crc",
     "a.parquet.crc": b"crc",
-    "_delta_log/00000.json": b"{}",
-    "_delta_log/00000.checkpoint.parquet": parquet_bytes(),
+    "_hidden/00000.json": b"{}",
+    "_hidden/00000.parquet": parquet_bytes(),
 }
 
 
@@ -280,3 +280,29 @@ def test_what_is_not_a_path(source):
     with pytest.raises(ia.SourceError) as caught:
         ia.open(source)
     assert caught.value.reason == "not-a-path"
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "_delta_log/00000000000000000000.json",
+        ".hoodie/hoodie.properties",
+        "metadata/00000-3b0a.metadata.json",
+        "schema/schema-0",
+    ],
+)
+def test_the_folder_of_a_table_with_a_log_is_opened_with_a_warning(tmp_path, log):
+    """Files of older snapshots are still there."""
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "old.parquet")
+    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "new.parquet")
+    assert ia.open(tmp_path).count() == 3
+    (tmp_path / log).parent.mkdir()
+    (tmp_path / log).parent.joinpath("notes.txt").touch()
+    if not log.startswith(("_", ".")):
+        assert ia.open(tmp_path).count() == 3  # a folder may have this name
+    (tmp_path / log).write_text("{}")
+    with pytest.warns(ia.IntarsiaWarning) as caught:
+        table = ia.open(tmp_path)
+    assert (len(caught), caught[0].filename) == (1, __file__)
+    assert table.count() == 3
+    assert ia.open(tmp_path / "new.parquet").count() == 2  # naming a file is a choice

@@ -175,6 +175,7 @@ def test_a_store_that_refuses(spark, lake, files):
         ("_delta_log/0.json", "Delta"),
         ("lake/metadata/v1.metadata.json", "Iceberg"),
         ("lake/.hoodie/hoodie.properties", "Hudi"),
+        ("schema/schema-0", "Paimon"),
     ],
 )
 def test_tables_of_formats_are_refused(spark, lake, files, key, name):

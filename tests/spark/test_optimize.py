@@ -249,7 +249,7 @@ def test_destinations(spark, grid, tmp_path):
     assert ia.open(strange).count() == 6000
 
 
-@pytest.mark.parametrize("name", ["_delta_log/", ".hoodie/", "metadata/v1.metadata.json"])
+@pytest.mark.parametrize("name", ["_delta_log/", ".hoodie/", "metadata/v1.metadata.json", "schema/schema-0"])
 def test_tables_of_other_formats_are_refused(spark, tmp_path, name):
     write_lake(tmp_path / "lake", files=1, rows_of_each=10)
     (tmp_path / "lake" / name).parent.mkdir(exist_ok=True)

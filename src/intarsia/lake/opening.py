@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast, get_args
 
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.lake.data_file import FileSource, with_stores
@@ -27,8 +27,32 @@ if TYPE_CHECKING:
     from pyiceberg.table import DataScan
     from pyiceberg.table import Table as IcebergTable
 
-#: The names of commits and checkpoints in the log of a Delta table.
-_COMMIT = re.compile(r"[0-9]{20}\.")
+
+class TableLog(NamedTuple):
+    """The log of the files of a table, in a folder of it.
+
+    Attributes:
+        name: The name of the folder.
+        files: The names of files that only a log has.
+        owner: The table format.
+        remedy: How to query the current files, for the folder of a table.
+    """
+
+    name: str
+    files: re.Pattern[str]
+    owner: str
+    remedy: str
+
+
+_LIST = "pass a FileSource that lists the current files instead"
+
+#: The logs of table formats; without a pattern, the name of the folder suffices.
+_LOGS = (
+    TableLog("_delta_log", re.compile(""), "Delta", "open 'delta+{folder}' instead"),
+    TableLog(".hoodie", re.compile(""), "Hudi", _LIST),
+    TableLog("metadata", re.compile(r".+\.metadata\.json$"), "Iceberg", "open it with pyiceberg instead"),
+    TableLog("schema", re.compile(r"schema-[0-9]+$"), "Paimon", _LIST),
+)
 
 
 def define_table(source: Any, options: StorageOptions | None) -> TableDefinition | None:
@@ -66,21 +90,34 @@ def define_table(source: Any, options: StorageOptions | None) -> TableDefinition
     return None
 
 
-def has_delta_log(folder: str) -> bool:
-    """Return whether a local folder contains a Delta table; False for folders in object stores."""
+def log_in(names: Callable[[str], Iterable[str]]) -> TableLog | None:
+    """Return the log in a folder that a table format has for its files; None if there is none.
+
+    Args:
+        names: Returns the names in a folder of the folder, by its name; none if it does not exist.
+    """
+    return next((log for log in _LOGS if any(map(log.files.match, names(log.name)))), None)
+
+
+def log_in_folder(folder: str) -> TableLog | None:
+    """Return the log in a local folder; None for folders in object stores."""
+    return log_in(partial(_names, folder))
+
+
+def _names(parent: str, name: str) -> list[str]:
     try:
-        with os.scandir(os.path.join(folder, "_delta_log")) as entries:
-            return any(_COMMIT.match(entry.name) for entry in entries)
+        return os.listdir(os.path.join(parent, name))
     except OSError:  # there is no such folder
-        return False
+        return []
 
 
-def warn_of_delta_log(folder: str) -> None:
-    """Warn that a folder, whose files are all read, is that of a Delta table."""
-    if has_delta_log(folder):
+def warn_of_log(folder: str) -> None:
+    """Warn that a folder, whose files are all read, is that of a table with a log of its current files."""
+    log = log_in_folder(folder)
+    if log is not None:
         warn_caller(
-            f"{folder}: this is the folder of a Delta table, and files that the table has dropped are "
-            f"read as well; open 'delta+{folder}' instead"
+            f"{folder}: this is the folder of a table of {log.owner}, and files that the table has dropped "
+            f"are read as well; {log.remedy.format(folder=folder)}"
         )
 
 
@@ -182,7 +219,7 @@ def open(
     with applied(None if seconds is None else Deadline(seconds)):
         listed = find_files(cast(Paths, source), storage_options)
     if listed.root is not None:
-        warn_of_delta_log(listed.root)
+        warn_of_log(listed.root)
     return table(
         listed.files,
         listed.others,

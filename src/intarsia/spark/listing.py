@@ -10,14 +10,16 @@ import contextlib
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.lake.data_file import DataFile, Partition
 from intarsia.lake.discovery import HIVE_NULL
+from intarsia.lake.opening import log_in
 from intarsia.records import dataclass
 from intarsia.spark.sessions import changed_setting, is_connect, setting
 from intarsia.spark.spark_types import partition_value, quoted
@@ -209,9 +211,6 @@ def selected(whole: DataFrame, columns: Sequence[str]) -> list[str]:
     return [quoted(name) if name in dotted else name for name in columns]
 
 
-#: Names in a folder that mark it as a table of another format, with the name of the format.
-_LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
-
 #: The row of DESCRIBE FORMATTED that precedes the facts about the table.
 _FACTS = "# Detailed Table Information"
 
@@ -356,7 +355,7 @@ def refuse_managed_folders(folders: Iterable[str]) -> None:
         folders: Local paths, or URLs.
 
     Raises:
-        UnsupportedFeatureError: If one is the folder of a Delta, Hudi or Iceberg table, or in it.
+        UnsupportedFeatureError: If one is the folder of a Delta, Hudi, Iceberg or Paimon table, or in it.
     """
     for folder, owner in managed_folders(folders):
         raise UnsupportedFeatureError(
@@ -379,20 +378,12 @@ def managed_folders(folders: Iterable[str]) -> Iterator[tuple[str, str]]:
         path = folder.rstrip("/") if local_path(folder) is None else os.path.realpath(folder)
         for parent in _with_parents(path):  # the folder may be a part of the table
             if parent not in owners:
-                owners[parent] = _format_of_log(parent, names)
+                log = log_in(partial(names, parent))
+                owners[parent] = None if log is None else log.owner
             owner = owners[parent]
             if owner is not None:
                 yield folder, owner
                 break
-
-
-def _format_of_log(folder: str, names: Callable[[str, str], Sequence[str]]) -> str | None:
-    """Return the format whose log is in a folder; None if there is none."""
-    for name, owner in _LOGS.items():
-        if names(folder, name):
-            return owner
-    is_iceberg = any(name.endswith(".metadata.json") for name in names(folder, "metadata"))
-    return "Iceberg" if is_iceberg else None
 
 
 def refuse_managed_files(source: Source, uris: Iterable[str]) -> None:

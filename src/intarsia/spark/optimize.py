@@ -205,8 +205,8 @@ def optimize(
         A report of the new files.
 
     Raises:
-        UnsupportedFeatureError: If the source is a Delta, Iceberg or Hudi table, or a view, or has a column
-            of a type that the files cannot preserve, such as an interval.
+        UnsupportedFeatureError: If the source is a Delta, Iceberg, Hudi or Paimon table, or a view, or has a
+            column of a type that the files cannot preserve, such as an interval.
         WriteError: If the destination has files or is in the source, if the arguments are invalid, if Spark
             cannot read a file, or if the new files differ from the source, which may have changed. The
             destination is then not created.

@@ -22,7 +22,7 @@ from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.file import ParquetInput
 from intarsia.format.enums import Type
 from intarsia.indexes.proof import split_batches
-from intarsia.lake.opening import has_delta_log
+from intarsia.lake.opening import log_in_folder
 from intarsia.lake.opening import open as open_table
 from intarsia.lake.scan import Scan
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
@@ -367,10 +367,11 @@ def _scan(options: Mapping[str, str]) -> Scan:
         )
     found = [python_path(item, decode=False) for item in paths]
     for folder in found:
-        if has_delta_log(folder):  # its warning would stay in the process of the planner
+        log = log_in_folder(folder)
+        if log is not None:  # its warning would stay in the process of the planner
             raise UnsupportedFeatureError(
-                "this is the folder of a Delta table, which has dropped some of the files; load "
-                f"'delta+{folder}' instead",
+                f"this is the folder of a table of {log.owner}, which may have dropped some of the files; "
+                f"{log.remedy.format(folder=folder)}",
                 reason="managed-table",
                 path=folder,
             )

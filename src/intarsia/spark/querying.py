@@ -10,7 +10,7 @@ from intarsia.errors import ColumnNotFoundError, FilesFailedError, PredicateErro
 from intarsia.indexes.distinct_counter import MAX_LG_CONFIG_K, DistinctCounter, parse_sketch
 from intarsia.lake.data_file import FileFailure
 from intarsia.lake.opening import open as open_table
-from intarsia.lake.opening import warn_of_delta_log
+from intarsia.lake.opening import warn_of_log
 from intarsia.lake.query_run import OnError
 from intarsia.lake.shared_aggregate import FilesLeft, SharedAggregate
 from intarsia.predicate import In, Where
@@ -155,7 +155,7 @@ def approx_distinct(
     """
     lake = list_rows(spark, path, with_partitions=where is not None)
     if where is None and isinstance(lake.names, str):  # else the lake is opened, which warns
-        warn_of_delta_log(lake.names)
+        warn_of_log(lake.names)
     selected = None if where is None else FilesLeft.of(lake.open(), where)
     sizes = lake.sizes if selected is None else selected.sizes
 

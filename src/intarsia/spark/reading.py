@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import pyarrow.compute as pc
 
 from intarsia.file import Ignored
-from intarsia.lake.opening import warn_of_delta_log
+from intarsia.lake.opening import warn_of_log
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import parse_expression
 from intarsia.read.report import ScanReport, warn_of_ignored
@@ -314,7 +314,7 @@ def _whole(spark: SparkSession, path: Source) -> _Rows:
     refuse_snapshots(spark, path)
     paths = paths_of(path)
     for one in paths:
-        warn_of_delta_log(one)
+        warn_of_log(one)
     return _Rows(uncached(spark).parquet(*paths), paths, None)
 
 
