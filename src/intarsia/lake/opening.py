@@ -48,9 +48,9 @@ _LIST = "pass a FileSource that lists the current files instead"
 
 #: The logs of table formats; without a pattern, the name of the folder suffices.
 _LOGS = (
-    TableLog("_delta_log", re.compile(""), "Delta", "open 'delta+{folder}' instead"),
+    TableLog("_delta_log", re.compile(""), "Delta", "read 'delta+{folder}' instead"),
     TableLog(".hoodie", re.compile(""), "Hudi", _LIST),
-    TableLog("metadata", re.compile(r".+\.metadata\.json$"), "Iceberg", "open it with pyiceberg instead"),
+    TableLog("metadata", re.compile(r".+\.metadata\.json$"), "Iceberg", "read it with pyiceberg instead"),
     TableLog("schema", re.compile(r"schema-[0-9]+$"), "Paimon", _LIST),
 )
 

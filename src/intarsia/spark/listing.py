@@ -417,7 +417,7 @@ def _names_in_store(parent: str, name: str) -> list[str]:
     """Return the names of objects in a folder of a folder in a store."""
     store, key = find_store(f"{parent}/{name}")
     with object_errors(parent):
-        return [found["path"] for found in objects_below(store, f"{key}/")]
+        return [found["path"].removeprefix(f"{key}/") for found in objects_below(store, f"{key}/")]
 
 
 def _exists(spark: SparkSession, name: str) -> bool:
