@@ -115,3 +115,23 @@ def check_changes(spark):
     ias.index(spark, table, INDEXES[:3], progress=False)
     assert planned.collect() == expected
     assert compare(spark, query)[1] == FILES - 1
+
+
+def check_connect(spark):
+    """Reads refuse the folder of a table, and take one of plain files."""
+    write(spark, "connected")
+    folder = "s3a://bucket/connected"
+    spark.sql(f"DELETE FROM delta.`{folder}` WHERE u = 16")
+    for job in (
+        lambda: ias.read(spark, folder, "u = 16"),
+        lambda: ias.explain(spark, folder, "u = 16"),
+        lambda: ias.aggregate(spark, folder, "count(*)", progress=False),
+        lambda: ias.approx_distinct(spark, folder, "u", progress=False),
+    ):
+        with pytest.raises(ia.UnsupportedFeatureError) as caught:
+            job()
+        assert caught.value.reason == "not-a-parquet-table"
+    assert ias.delete(spark, folder, "u = 17", progress=False).format == "delta"
+    assert spark.read.format("delta").load(folder).where("u IN (16, 17)").count() == 0
+    spark.range(9).write.parquet("s3a://bucket/unconnected")
+    assert ias.read(spark, "s3a://bucket/unconnected", "id = 3").count() == 1

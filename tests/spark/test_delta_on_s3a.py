@@ -1,5 +1,6 @@
 """Delta tables on s3a://: the page for those who have one, and enabled sessions."""
 
+import contextlib
 import json
 import os
 import re
@@ -35,8 +36,8 @@ def server():
     server.close()
 
 
-@pytest.fixture(scope="module")
-def session(server, tmp_path_factory):
+@contextlib.contextmanager
+def started(server, folder, **own):
     """A session with the settings of S3A, in a process that has no other credentials."""
     more = {
         "spark.jars": ",".join(map(str, jars_of("delta-4.2").glob("*.jar"))),
@@ -47,13 +48,20 @@ def session(server, tmp_path_factory):
         **{f"spark.hadoop.{key}": value for key, value in s3a_settings(server).items()},
     }
     environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
-    session = SparkHost(
-        tmp_path_factory.mktemp("delta-on-s3a"), {**SESSION, **more}, environment, str(spark_of("4.2"))
-    )
+    # PySpark then takes a free port for a server of Spark Connect
+    environment["SPARK_TESTING"] = "1"
+    session = SparkHost(folder, {**more, **own}, environment, str(spark_of("4.2")))
     try:
         yield session
     finally:
         session.stop()
+
+
+@pytest.fixture(scope="module")
+def session(server, tmp_path_factory):
+    """A classic session."""
+    with started(server, tmp_path_factory.mktemp("delta-on-s3a"), **SESSION) as session:
+        yield session
 
 
 def test_the_page(session):
@@ -133,6 +141,13 @@ def test_an_object_that_changes_before_its_length_is_committed(server, session):
     count = "print(spark.sql('SELECT count(*) FROM delta.`s3a://bucket/meanwhile`').first()[0])"
     assert session.run(count).split() == [str(FILES * ROWS)]
     assert session.run(f"{program}print({index}.files_registered)").split() == ["1"]
+
+
+def test_a_folder_over_spark_connect(server, tmp_path):
+    """Its files have rows that the table has deleted, so only jobs on files take it."""
+    settings = {key: value for key, value in SESSION.items() if key != "spark.master"}
+    with started(server, tmp_path, **settings, **{"spark.remote": "local[2]"}) as session:
+        session.run(f"{PROGRAM}check_connect(spark)")
 
 
 def test_changed_objects(session):

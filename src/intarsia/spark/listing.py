@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import unquote
 
 from intarsia.errors import UnsupportedFeatureError
@@ -472,14 +472,16 @@ def snapshot_format(spark: SparkSession, item: str | os.PathLike[str]) -> str | 
 
 
 def _is_delta_folder(spark: SparkSession, path: str) -> bool:
-    """Return whether a folder has a log of Delta; folders of S3A only in sessions that can read it."""
-    if not path.startswith("s3a://"):
+    """Return whether a folder has a log of Delta; folders in a store only in sessions that can read it."""
+    if "://" not in path or path.startswith("file:"):
         return os.path.isdir(os.path.join(python_path(path, decode=False), "_delta_log"))
-    if is_connect(spark) or _DELTA not in setting(spark, "spark.sql.extensions"):
+    if _DELTA not in setting(spark, "spark.sql.extensions"):
         return False
-    jvm: Any = spark._jvm
-    log = jvm.org.apache.hadoop.fs.Path(path, "_delta_log")
+    folder = f"{path.rstrip('/')}/_delta_log"
     try:
+        if is_connect(spark):
+            return uncached(spark).format("binaryFile").load(folder).schema is not None
+        log = cast(Any, spark._jvm).org.apache.hadoop.fs.Path(folder)
         return bool(log.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).exists(log))
     except Exception:  # noqa: BLE001  Spark cannot list it; the job raises the clearer error
         return False
