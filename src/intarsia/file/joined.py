@@ -42,6 +42,9 @@ from intarsia.tuning import REQUESTS_AT_ONCE
 #: requests are made in that time, and their connections share the network.
 GAP_BYTES = ObjectStoreFile.coalesce_bytes // REQUESTS_AT_ONCE
 
+#: Memory of a row group in the joined footer, and the part of the memory of parsed structs that arrays take.
+_GROUP_BYTES, _DERIVED_PART = 1024, 2
+
 
 @dataclass(frozen=True)
 class JoinedPart:
@@ -116,6 +119,16 @@ class JoinedMetadata(FileMetadata):
         self._part_of_group: list[int] = np.repeat(np.arange(len(parts)), counts).tolist()
         end = self.starts[-1]
         super().__init__(parts[0].metadata.path, RawFooter(b"", end, end))
+
+    @property
+    def present_bytes(self) -> int:
+        """See `FileMetadata`; arrays that are derived from what has been parsed of the files."""
+        files = [part.metadata for part in self.parts]
+        groups = [group for file in files for group in file.footer.metadata.row_groups]
+        chunk_bytes = sum([len(file._raw.data) for file in files])
+        page_index_bytes = sum([file._page_index_bytes for file in files])
+        derived_bytes = self._parsed_bytes(groups, chunk_bytes, page_index_bytes) // _DERIVED_PART
+        return _GROUP_BYTES * len(groups) + derived_bytes
 
     @cached_property
     def footer(self) -> Footer:

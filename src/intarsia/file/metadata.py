@@ -20,7 +20,7 @@ from intarsia.format.directory import Directory, FoundDirectory, find_directory
 from intarsia.format.footer import Footer, Leaf, parse_footer
 from intarsia.format.page_index import Int64s, PageLocations, PageRows
 from intarsia.format.row_groups import chunks_of_leaf, parsed_part
-from intarsia.format.structs import ColumnChunk, ColumnIndex
+from intarsia.format.structs import ColumnChunk, ColumnIndex, RowGroup
 from intarsia.once import cached_property
 from intarsia.records import dataclass
 
@@ -29,8 +29,11 @@ _Derived = TypeVar("_Derived")
 #: Memory of parsed structs, as a multiple of the serialized size.
 _PARSED_PER_SERIALIZED = 16
 
-#: Memory of a footer whose chunks have not been parsed, and of the outlines of chunks, likewise.
-_UNPARSED_PER_SERIALIZED, _OUTLINED_PER_SERIALIZED = 3, 4
+#: Memory of the outlines of chunks, likewise.
+_OUTLINED_PER_SERIALIZED = 4
+
+#: Memory of a row group whose chunks have not been parsed, and of a leaf, in addition to their bytes.
+_UNPARSED_BYTES = 512
 
 #: Memory of the metadata of any file, in addition to the footer.
 _MIN_MEMORY_BYTES = 4096
@@ -151,11 +154,18 @@ class FileMetadata:
     def present_bytes(self) -> int:
         """The estimated memory of this object in bytes, with the chunks that have been parsed so far."""
         footer, raw_bytes = self.footer, len(self._raw.data)
+        groups = footer.metadata.row_groups
+        own_bytes = _MIN_MEMORY_BYTES + raw_bytes + _UNPARSED_BYTES * (len(groups) + len(footer.leaves))
         chunk_bytes = raw_bytes - sum(map(len, footer.key_values.values()))
-        parsed_bytes = parsed_part(footer.metadata.row_groups) * chunk_bytes + self._page_index_bytes
-        outlined_bytes = _OUTLINED_PER_SERIALIZED * self.outlines.share * chunk_bytes
-        own_bytes = _MIN_MEMORY_BYTES + _UNPARSED_PER_SERIALIZED * raw_bytes + outlined_bytes
-        return min(self.memory_bytes, int(own_bytes + _PARSED_PER_SERIALIZED * parsed_bytes))
+        return min(
+            self.memory_bytes, own_bytes + self._parsed_bytes(groups, chunk_bytes, self._page_index_bytes)
+        )
+
+    def _parsed_bytes(self, groups: Sequence[RowGroup], chunk_bytes: int, page_index_bytes: int) -> int:
+        """Return the memory of what has been parsed of row groups, given the bytes of their chunks."""
+        outlined = self.outlines.share if "outlines" in self.__dict__ else 0
+        parsed_bytes = parsed_part(groups) * chunk_bytes + page_index_bytes
+        return int(_OUTLINED_PER_SERIALIZED * outlined * chunk_bytes + _PARSED_PER_SERIALIZED * parsed_bytes)
 
     @cached_property
     def footer(self) -> Footer:

@@ -266,6 +266,7 @@ class Planner:
         query = replace(query, predicate=predicate, constants=constants)
         with contextlib.closing(query.embedded), no_collections():
             plan = plan_file(query, reads=reads)
+        self._table.cache.measure(joined)
         is_left = joined.files_with(plan.candidates)
         self._report.add_index_bytes(file.source.counts.bytes)
         self._report.add_file(query, FileOutcome(replace(plan, index_bytes=0), rows_estimated=0.0), ~is_left)

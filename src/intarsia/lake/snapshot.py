@@ -37,9 +37,6 @@ MAX_CACHE_BYTES = 512 << 20
 #: The ends of objects take at most this part of a cache.
 _TAIL_PART = 8
 
-#: Joined footers take at most this part of the memory of the footers: they have arrays in place of structs.
-_JOINED_PART = 8
-
 _METADATA, _JOINED, _TAIL = "metadata", "joined", "tail"
 
 #: The key after which the values are that were used in the latest run.
@@ -144,19 +141,9 @@ class TableCache:
             self._held.move_to_end((_METADATA, path))
         return Settled(found[1], found[0])
 
-    def put_metadata(
-        self, path: str, identity: Hashable | None, metadata: FileMetadata, *, is_alone: bool = False
-    ) -> None:
-        """Store the metadata of a file; its size is measured again if it is known.
-
-        Args:
-            is_alone: Whether no other file has the rest of the memory. The size is then that of the chunks
-                that have been parsed, if all of them would not fit.
-        """
-        num_bytes = metadata.memory_bytes
-        if is_alone and num_bytes > self._max_bytes:
-            num_bytes = metadata.present_bytes
-        self.put(_METADATA, path, identity, metadata, num_bytes)
+    def put_metadata(self, path: str, identity: Hashable | None, metadata: FileMetadata) -> None:
+        """Store the metadata of a file; its size is measured again if it is known."""
+        self.put(_METADATA, path, identity, metadata, metadata.present_bytes)
 
     # --- many files --------------------------------------------------------------------------------
 
@@ -166,9 +153,16 @@ class TableCache:
         found: JoinedMetadata | None = self.get(_JOINED, key, key)
         if found is None:
             found = JoinedMetadata(parts)
-            num_bytes = sum([metadata.memory_bytes for metadata in key]) // _JOINED_PART
-            self.put(_JOINED, key, key, found, num_bytes)
+            self.put(_JOINED, key, key, found, found.present_bytes)
         return found
+
+    def measure(self, joined: JoinedMetadata) -> None:
+        """Measure the sizes of joined metadata again if more of it has been parsed."""
+        key, num_bytes = tuple([part.metadata for part in joined.parts]), joined.present_bytes
+        if self._held.get((_JOINED, key), (None, None, 0))[2] != num_bytes:
+            for part in joined.parts:
+                self.put_metadata(part.metadata.path, part.identity, part.metadata)
+            self.put(_JOINED, key, key, joined, num_bytes)
 
     # --- the ends of objects -----------------------------------------------------------------------
 
@@ -271,7 +265,6 @@ class Snapshot:
     ) -> None:
         self.files = files
         self._has_objects = has_objects
-        self._has_one_file: bool = len(files) == 1 if of is None else of._has_one_file
         self._cache = cache
         self._lake_index = lake_index
         self._deadline: Deadline | None = deadline if of is None else of._deadline
@@ -341,7 +334,7 @@ class Snapshot:
         self._keep(entry, file.source.identity, file.metadata)
 
     def _keep(self, entry: DataFile, identity: Hashable | None, metadata: FileMetadata) -> None:
-        self._cache.put_metadata(entry.path, identity, metadata, is_alone=self._has_one_file)
+        self._cache.put_metadata(entry.path, identity, metadata)
 
     def settled(self, entry: DataFile) -> Settled | None:
         """Return the metadata of a file, read only if it is not cached.
