@@ -381,7 +381,7 @@ def test_a_footer_with_many_chunks_is_kept_if_few_of_them_are_parsed(tmp_path):
 
 
 def test_footers_of_many_files_are_kept_if_few_of_their_chunks_are_parsed(tmp_path):
-    """Their sizes were those of all parsed chunks, so a query of 40,000 small files read half of them again."""
+    """Their sizes were those of all parsed chunks, so queries of 40,000 files read half of them again."""
     for ordinal in range(12):
         path = tmp_path / f"{ordinal}.parquet"
         pq.write_table(pa.table({f"c{column}": range(40) for column in range(100)}), path, row_group_size=10)
