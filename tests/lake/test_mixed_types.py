@@ -137,6 +137,23 @@ def test_a_partition_condition_beside_a_mixed_column(tmp_path):
     assert table.count("a = 3000000000 AND year = 2020") == 0
 
 
+@pytest.mark.parametrize("has_partitions", [False, True])
+def test_values_of_a_file_that_replaced_another_are_found_beyond_the_tables_type(tmp_path, has_partitions):
+    folder = tmp_path / "year=2020" if has_partitions else tmp_path
+    folder.mkdir(exist_ok=True)
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"x": pa.array([1], pa.int32())}), folder / f"{name}.parquet")
+    table = ia.open(tmp_path)
+    assert table.schema.field("x").type == pa.int32()
+    pq.write_table(pa.table({"x": pa.array([1 << 40], pa.int64())}), folder / "a.parquet")
+    assert table.count(f"x = {1 << 40}") == 1
+    assert table.count(f"x >= {1 << 40} OR x IS NULL") == 1
+    assert table.count(f"NOT (x <> {1 << 40})") == 1
+    if has_partitions:
+        assert table.count(f"year = 2020 AND x = {1 << 40}") == 1
+        assert table.explain(f"year = 2021 AND x = {1 << 40}").files_opened == 0
+
+
 def test_types_without_a_common_type_are_cast_to_those_of_the_first_file(tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"a": ["7", "1"]}), tmp_path / "2.parquet")

@@ -59,7 +59,15 @@ def test_single_row_reads_only_the_index_of_its_row_group(sorted_file):
 
 
 @pytest.mark.parametrize(
-    "where", ["key = -1", f"key = {2 * ROWS}", "text = 'zzz'", "key > 12 AND text < 'a'"]
+    "where",
+    [
+        "key = -1",
+        f"key = {2 * ROWS}",
+        "text = 'zzz'",
+        "key > 12 AND text < 'a'",
+        f"key = {10**30}",
+        "key = 1.5",
+    ],
 )
 def test_value_outside_all_row_groups_reads_only_the_footer(sorted_file, where):
     _, path, _ = sorted_file
@@ -69,11 +77,11 @@ def test_value_outside_all_row_groups_reads_only_the_footer(sorted_file, where):
     assert sum(place.length for place in ranges) == footer_bytes(path)
 
 
-@pytest.mark.parametrize("where", [f"key = {10**30}", "key = 1.5", "key < 5 AND FALSE"])
-def test_impossible_predicate_does_not_open_the_file(sorted_file, where):
+def test_predicate_that_is_false_does_not_open_the_file(sorted_file):
+    """One whose literal is beyond the type does: another file with a wider type may have replaced it."""
     _, path, _ = sorted_file
     recorded, ranges = open_recorded(path)
-    scan = recorded.scan(where)
+    scan = recorded.scan("key < 5 AND FALSE")
     assert scan.to_arrow().num_rows == 0
     assert ranges == []
     report = scan.report.to_dict()

@@ -24,14 +24,15 @@ from intarsia.predicate import (
     Bound,
     BoundConstant,
     Constant,
+    Not,
     Path,
     Predicate,
     bind,
     find_column,
     has_calls,
 )
-from intarsia.predicate.bound import renamed
-from intarsia.predicate.nodes import innermost, leaves
+from intarsia.predicate.bound import conjoin, disjoin, renamed
+from intarsia.predicate.nodes import Leaf, fold_nodes, innermost, leaves
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import FileNames, OutputColumn, refuse_repeated, type_at
 from intarsia.read.pruner import PruneStep, over_files
@@ -85,8 +86,10 @@ class TableBinder:
         self._bound = None if predicate is None else _bind_leaves(predicate, schema, definition.variants)
         asked = () if predicate is None else leaves(predicate)
         named = {innermost(leaf.column) for leaf in asked if not isinstance(leaf, Constant)}
+        found = {name: find_column(schema, name)[0] for name in named}
         # the top-level columns of the predicate, which may be few of thousands
-        self._of_predicate = dict.fromkeys([find_column(schema, name)[0][0] for name in named])
+        self._of_predicate = dict.fromkeys(map(_FIRST, found.values()))
+        self._partition_names = {name for name, path in found.items() if path in partitions.values}
         self._budget = ExpansionBudget(MAX_SCAN_EXPANDED_BYTES)
         self._bindings: dict[FileSchema, _Binding] = {}
         paths = self._bound.paths() if self._bound is not None else frozenset()
@@ -96,7 +99,6 @@ class TableBinder:
         # the partition columns that replace columns of the same names in files, and the other columns
         self._replacing = partitions.values if partitions.replaces_columns else {}
         self._wanted = list(filterfalse(self._replacing.__contains__, self._paths))
-        # a literal that is outside the table's type may still be a value of another file's type
         self._decides_early = definition.mixed.isdisjoint(map(_FIRST, paths))
 
     @property
@@ -111,13 +113,15 @@ class TableBinder:
 
     def exclude_unopened(self, relevant: Bools) -> Sequence[PruneStep]:
         """Return the files that partition values and the log of a table format exclude; a file is one row."""
-        if self._bound is None or not self._decides_early:
+        is_declared = self._table.is_declared
+        if self._bound is None or (is_declared and not self._decides_early):
             return ()
         partitions, statistics = self._definition.partitions, self._definition.statistics
-        if not partitions.values and statistics is None and not isinstance(self._bound, BoundConstant):
+        bound = self._bound if is_declared else self._bind_partitions()
+        if not partitions.values and statistics is None and not isinstance(bound, BoundConstant):
             return ()
         pruner = over_files(
-            self._bound,
+            bound,
             self._table.file_bytes,
             relevant,
             partitions.values,
@@ -127,6 +131,22 @@ class TableBinder:
         if statistics is not None:
             pruner.use(statistics.proof)
         return pruner.steps
+
+    def _bind_partitions(self) -> Bound:
+        """Bind the conditions on partition columns of plain files; any other might match.
+
+        A literal outside the table's type may be a value of another file's type, or of that of a file that
+        has replaced one since the schema was read.
+        """
+        partitions = self._definition.partitions.values
+        schema = pa.schema([(name, values.type) for (name,), values in partitions.items()])
+
+        def bind_leaf(leaf: Leaf, negate: bool) -> Bound:
+            if not isinstance(leaf, Constant) and innermost(leaf.column) not in self._partition_names:
+                return BoundConstant(True)
+            return bind(Not(leaf) if negate else leaf, schema)
+
+        return fold_nodes(self.predicate, bind_leaf, conjoin, disjoin)
 
     def bind_family(
         self, schema: FileSchema, path: str, files: npt.NDArray[np.int64] | Sequence[int]
