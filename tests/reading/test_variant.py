@@ -8,6 +8,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.file import ParquetInput
+from intarsia.format import thrift, thrift_tree
 from tests.conftest import CORPUS
 from tests.embed.tables import edit_footer, page_indexes
 
@@ -101,3 +102,67 @@ def test_only_another_file_has_the_annotation(tmp_path):
     with pytest.raises(ia.PredicateError) as caught:
         ia.open(tmp_path).count("var.typed_value = true")
     assert caught.value.reason == "variant-column"
+
+
+def write_variants(path, num_rows=2, first=0, typed_value=None, **fields):
+    """Write rows with an `id` and a VARIANT with encoded values, and with values of a type if it is given."""
+    row = {"metadata": b"\x01\x00\x00", "value": b"\x00"}
+    kind = [("metadata", pa.binary()), ("value", pa.binary())]
+    if typed_value is not None:
+        row["value"] = None
+        row["typed_value"] = pa.scalar(fields.get("of", 1), typed_value).as_py()
+        kind.append(("typed_value", typed_value))
+    ids = pa.array(range(first, first + num_rows), pa.int64())
+    pq.write_table(pa.table({"id": ids, "v": pa.array([row] * num_rows, pa.struct(kind))}), path)
+
+    def annotate(tree):
+        (element,) = [one for one in tree.get(2).items if one.get(4) == b"v"]
+        variant = thrift_tree.Struct({16: (thrift.STRUCT, thrift_tree.Struct())})
+        element.set(10, thrift.STRUCT, variant)
+
+    edit_footer(path, annotate)
+    return pq.read_table(path)
+
+
+OF_A = pa.struct([("a", pa.int64())])
+OF_A_AND_B = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+
+
+@pytest.mark.parametrize("schema", ["union", "first"])
+@pytest.mark.parametrize(
+    ("one", "other", "of"),
+    [
+        (pa.int64(), pa.float64(), (1, 1.5)),  # 1 is not 1.0
+        (pa.string(), pa.binary(), ("a", b"\xff")),
+        (pa.int64(), pa.string(), (1, "a")),
+        (OF_A, OF_A_AND_B, ({"a": 1}, {"a": 1, "b": 2})),  # a row of the first has `b` in `value`, if any
+        (pa.int64(), OF_A, (1, {"a": 1})),
+    ],
+)
+def test_files_that_shred_a_column_differently(tmp_path, schema, one, other, of):
+    """Their values have no common type. Everything else of the lake can be read."""
+    first = write_variants(tmp_path / "a.parquet", 2, 0, one, of=of[0])
+    second = write_variants(tmp_path / "b.parquet", 3, 2, other, of=of[1])
+    table = ia.open(tmp_path, schema=schema)
+    assert (len(table), table.count("id >= 1"), table.columns) == (5, 4, ["id", "v"])
+    assert table.scan("id >= 1", ["id"]).to_arrow()["id"].to_pylist() == [1, 2, 3, 4]
+    for columns in (None, ["v"], ["v.typed_value"]):
+        with pytest.raises(ia.UnsupportedFeatureError) as caught:
+            table.scan("id >= 1", columns).to_arrow()
+        found = caught.value.reason, caught.value.column, caught.value.path
+        assert found == ("other-shredding", "v", str(tmp_path / "b.parquet"))
+    assert ia.open(tmp_path / "a.parquet").scan().to_arrow().equals(first)
+    assert ia.open(tmp_path / "b.parquet").scan().to_arrow().equals(second)
+
+
+def test_files_with_and_without_shredded_values(tmp_path):
+    """An encoded value is one whose `typed_value` is null."""
+    write_variants(tmp_path / "a.parquet", 2, 0)
+    write_variants(tmp_path / "b.parquet", 2, 2, OF_A, of={"a": 7})
+    encoded, shredded = ({"value": b"\x00", "typed_value": None}, {"value": None, "typed_value": {"a": 7}})
+    found = ia.open(tmp_path).scan().to_arrow()["v"].to_pylist()
+    assert found == [{"metadata": b"\x01\x00\x00"} | one for one in (encoded, encoded, shredded, shredded)]
+    with pytest.raises(ia.UnsupportedFeatureError) as caught:  # the type of the first file has no place for 7
+        ia.open(tmp_path, schema="first").scan().to_arrow()
+    assert caught.value.reason == "other-shredding"
+    assert ia.open(tmp_path, schema="first").count("id >= 2") == 2

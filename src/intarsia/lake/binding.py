@@ -12,13 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.arrow.owned_rows import take_values
-from intarsia.errors import PredicateError
+from intarsia.errors import PredicateError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.file.metadata import naming_errors
 from intarsia.file.schema import FileSchema
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.schema import file_view
+from intarsia.lake.schema import file_view, lose_shredded_values
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import (
     Bound,
@@ -243,6 +243,9 @@ class TableBinder:
         if names is not None:
             refuse_repeated(names.own, {names.path(path)[0] for path in self._wanted}, file_path)
         bound, has_all = self._bound, here.equals(definition.schema)
+        if not has_all and names is None and schema.variants:
+            roots = set(map(_FIRST, schema.variants)) & set(map(_FIRST, self._wanted))
+            _refuse_other_shreddings(here, definition.schema, roots, file_path)
         is_same = has_all and schema.variants == definition.variants
         wanted = () if has_all else self._wanted
         missing = {path: self._paths[path] for path in wanted if type_at(here, path) is None}
@@ -275,6 +278,23 @@ def _bind_leaves(predicate: Predicate, schema: pa.Schema, variants: Set[Path]) -
     if variants:
         _refuse_variants(bound.paths(), variants)
     return bound
+
+
+def _refuse_other_shreddings(file: pa.Schema, table: pa.Schema, names: Iterable[str], path: str) -> None:
+    """Refuse columns with VARIANTs that a file shreds into other parts than the table has.
+
+    Raises:
+        UnsupportedFeatureError: If there is one.
+    """
+    for name in names:
+        if lose_shredded_values(file.field(name).type, table.field(name).type):
+            raise UnsupportedFeatureError(
+                f"column {name!r} is or contains a VARIANT, which this file shreds into other parts than the "
+                "table has; leave the column out, or open the files of each shredding separately",
+                reason="other-shredding",
+                path=path,
+                column=name,
+            )
 
 
 def _refuse_variants(paths: Iterable[Path], variants: Set[Path]) -> None:

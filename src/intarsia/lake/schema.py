@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from intarsia.amounts import some
 from intarsia.arrow.comparison import comparison_type
-from intarsia.arrow.nested import repeats_names, with_children
+from intarsia.arrow.nested import children, repeats_names, with_children
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.records import dataclass
 
@@ -178,6 +178,39 @@ def _struct(a: pa.DataType, b: pa.DataType, fields: FieldsOf) -> pa.DataType | N
     return pa.struct(found)
 
 
+def lose_shredded_values(file: pa.DataType, table: pa.DataType) -> bool:
+    """Return whether values of a column with VARIANTs in a file would be lost or changed in a table's type.
+
+    A shredded value has the type and the fields of its ``typed_value``, or is encoded beside it. It cannot be
+    cast, and a ``typed_value`` with more fields would say that fields which are encoded are missing.
+    """
+    found = dict(_shredded(table))
+    return any(found.get(path) != data_type for path, data_type in _shredded(file))
+
+
+def _shredded(
+    data_type: pa.DataType, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    """Yield the path and the type of the ``typed_value`` of each VARIANT in a type that has one."""
+    fields = {field.name: field.type for field in children(data_type) or ()}
+    if pa.types.is_struct(data_type) and fields.keys() >= {"metadata", "value"}:
+        if "typed_value" in fields:
+            yield path, _nullable(fields["typed_value"])
+        return
+    for name, child in fields.items():
+        yield from _shredded(child, (*path, name))
+
+
+def _nullable(data_type: pa.DataType) -> pa.DataType:
+    """Return a type whose fields are all nullable, as far as its maps allow."""
+    fields = children(data_type)
+    if fields is None:
+        return data_type
+    inner = [field.with_type(_nullable(field.type)) for field in fields]
+    is_map = pa.types.is_map(data_type)
+    return with_children(data_type, inner if is_map else [field.with_nullable(True) for field in inner])
+
+
 #: The columns of a table: those of all files in the order in which they are first seen, or of the first.
 SchemaOf: TypeAlias = Literal["union", "first"]
 
@@ -204,7 +237,10 @@ class TableSchema:
 
 
 def table_schema(
-    schemas: Iterable[tuple[str, pa.Schema]], columns_of: SchemaOf = "union", replaced: Container[str] = ()
+    schemas: Iterable[tuple[str, pa.Schema]],
+    columns_of: SchemaOf = "union",
+    replaced: Container[str] = (),
+    variants: Callable[[], Set[str]] = frozenset,
 ) -> TableSchema:
     """Return the common schema of a table's files.
 
@@ -212,6 +248,8 @@ def table_schema(
         schemas: The paths and schemas of the readable files in the order of the files; at least one.
         columns_of: The files whose columns the table has.
         replaced: Columns whose types do not matter, because partition columns replace them.
+        variants: Returns the columns that are or contain a VARIANT in a file. If files shred it differently,
+            the column has the type of the first of them, and the others `lose_shredded_values` in it.
 
     Raises:
         UnsupportedFeatureError: If no type has the values of a column of two files. With the columns of the
@@ -252,6 +290,10 @@ def table_schema(
                 if comparison_type(field.type) != comparison_type(known.type):
                     mixed.add(name)
                 data_type = widest(known.type, field.type, columns_of)
+                both = known.type, field.type
+                if any(map(children, both)) and name in variants():
+                    loses = data_type is None or any(lose_shredded_values(one, data_type) for one in both)
+                    data_type = known.type if loses else data_type
                 if data_type is None and columns_of == "union" and name not in replaced:
                     raise _no_common_type(known, paths.get(name, counted[0].path), field, one.path)
                 if data_type is not None and data_type != known.type:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -292,6 +293,7 @@ class TableFiles:
             ((self.files[ordinal].path, schemas[ordinal].arrow) for ordinal in sorted(schemas)),
             self._schema_of,
             {name for (name,) in partitions.values},
+            cache(lambda: {path[0] for schema in {*schemas.values()} for path in schema.variants}),
         )
         schema, mixed = found.schema, set(found.mixed)
         for (name,), values in partitions.values.items():
