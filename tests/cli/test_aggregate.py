@@ -205,9 +205,10 @@ def test_extremes_are_what_the_column_holds(run, tmp_path, name):
     assert found["hi"].combine_chunks().equals(plain[high : high + 1])
     rows = json.loads(run("query", path, "--format", "json").out)
     assert row(run, path, text) == {"lo": rows[low]["x"], "hi": rows[high]["x"]}
-    lines = list(csv.reader(io.StringIO(run("query", path, "--format", "csv").out)))
-    (_, cells) = csv.reader(io.StringIO(run("query", path, "-a", text, "-f", "csv").out))
-    assert cells == [lines[1 + low][0], lines[1 + high][0]]
+    if name != "far":  # which CSV files cannot have
+        lines = list(csv.reader(io.StringIO(run("query", path, "--format", "csv").out)))
+        (_, cells) = csv.reader(io.StringIO(run("query", path, "-a", text, "-f", "csv").out))
+        assert cells == [lines[1 + low][0], lines[1 + high][0]]
     target = tmp_path / "row.parquet"
     assert run("query", path, "-a", text, "-o", target).code == 0
     assert pq.read_table(target).equals(found)

@@ -335,6 +335,37 @@ def test_every_type_as_json_and_csv(run, tmp_path, name):
     assert run("query", path).code == 0
 
 
+FAR = {
+    "day": (pa.array([2**31 - 1, None, 2_932_897], pa.date32()), ["+5881580-07-11", None, "+10000-01-01"]),
+    "day64": (pa.array([-86_400_000 * 719_529], pa.int64()).view(pa.date64()), ["-0001-12-31"]),
+    "naive": (
+        pa.array([2**63 - 1, 0], pa.timestamp("us")),
+        ["+294247-01-10T04:00:54.775807", "1970-01-01T00:00:00"],
+    ),
+    "local": (pa.array([-(2**62)], pa.timestamp("us", "Europe/Berlin")), ["-144169-06-28T09:59:32.612096Z"]),
+    "deep": (pa.array([[2**62]], pa.list_(pa.timestamp("ms"))), [["+146140482-04-24T15:36:27.904"]]),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_years_with_a_sign(run, tmp_path, name):
+    """Arrow prints some of them as another year, and others as an error."""
+    column, expected = FAR[name]
+    path = tmp_path / "far.parquet"
+    pq.write_table(pa.table({"at": column}), path)
+    assert [row["at"] for row in json.loads(run("query", path, "--format", "json").out)] == expected
+    assert run("query", path).code == 0
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("s"), pa.timestamp("s", "Europe/Berlin")])
+def test_dates_that_arrow_cannot_write_as_csv(run, tmp_path, kind):
+    path = tmp_path / "far.parquet"
+    pq.write_table(
+        pa.table({"at": pa.array([0, 12_687_428 * (1 if kind == pa.date32() else 86_400)], kind)}), path
+    )
+    assert run("query", path, "--format", "csv").code == 1
+
+
 def test_a_table_distinguishes_nan_from_null(run, tmp_path):
     column = pa.array([float("nan"), float("-inf"), None, 1.0])
     table = pa.table({"x": column, "word": column.dictionary_encode()})

@@ -15,6 +15,7 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import IO, Any, Final, Literal, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +23,7 @@ from intarsia.amounts import count, cut
 from intarsia.arrow.nested import with_leaves
 from intarsia.cli.terminal import PIPE_WIDTH, console, is_piped, naming_output, printable
 from intarsia.errors import UnsupportedFeatureError
+from intarsia.predicate.literals import render_literal
 
 #: Maximum characters of a table cell on a terminal.
 CELL_WIDTH = 48
@@ -229,6 +231,13 @@ _TRAILING_ZEROS = r"(\.\d*?)0+(Z|[+-]\d{4}|$)"
 _EMPTY_FRACTION = r"\.(Z|[+-]\d{4}|$)"
 _OFFSET = r"([+-]\d{2})(\d{2})$"
 
+_UNITS_PER_DAY: Final = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
+
+#: The days since 1970-01-01 of the years 0 to 9999.
+_PLAIN_DAYS: Final = range(-719_528, 2_932_897)
+#: Those of the years -32766 to 32766; Arrow prints others as another year or as an error.
+_ARROW_DAYS: Final = range(-12_687_063, 11_248_373)
+
 _BINARY = (
     pa.types.is_binary,
     pa.types.is_large_binary,
@@ -268,7 +277,9 @@ def json_values(array: pa.Array) -> list[Any]:
         return _runs(iter(json_values(array.flatten())), pc.list_value_length(array))
     if of.is_timestamp(data_type):
         array = _iso(array)
-    elif of.is_time(data_type) or of.is_date(data_type):
+    elif of.is_date(data_type):
+        array = _dates(array)
+    elif of.is_time(data_type):
         array = _without_zeros(array.cast(pa.string()))
     elif of.is_duration(data_type):
         array = array.cast(pa.int64())
@@ -283,8 +294,34 @@ def _is_binary(data_type: pa.DataType) -> bool:
     return any(test(data_type) for test in _BINARY)
 
 
+def _dates(array: pa.Array) -> pa.Array:
+    """Convert dates and timestamps to text. Years outside 0 to 9999 have a sign, and their times are in UTC.
+
+    Arrow prints some of these years without a sign, others as another year, and fails at a few.
+    """
+    far = _outside(array, _PLAIN_DAYS)
+    if not far.any():
+        return array.cast(pa.string())
+    texts = pc.if_else(pa.array(far), None, array).cast(pa.string()).to_pylist()
+    for place in np.flatnonzero(far).tolist():
+        # as in SQL text: DATE '…' and TIMESTAMP '…'
+        texts[place] = render_literal(array[place]).split("'")[1]
+    return pa.array(texts, pa.string())
+
+
+def _outside(array: pa.Array, plain: range) -> np.ndarray:
+    """Return whether each date or timestamp is, in UTC, outside a range of days."""
+    data_type = array.type
+    if pa.types.is_date32(data_type):
+        array, units = array.cast(pa.int32()), 1
+    else:
+        units = _UNITS_PER_DAY[getattr(data_type, "unit", "ms")]
+    days = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False) // units
+    return np.asarray((days < plain.start) | (days >= plain.stop))
+
+
 def _iso(array: pa.Array) -> pa.Array:
-    text = pc.replace_substring(_without_zeros(array.cast(pa.string())), " ", "T", max_replacements=1)
+    text = pc.replace_substring(_without_zeros(_dates(array)), " ", "T", max_replacements=1)
     return text if array.type.tz is None else pc.replace_substring_regex(text, _OFFSET, r"\1:\2")
 
 
@@ -322,7 +359,7 @@ def _each_column(convert: Callable[[pa.Array], Any], batch: pa.RecordBatch) -> l
     """Convert the columns of a batch.
 
     Raises:
-        UnsupportedFeatureError: If text in a column is not UTF-8.
+        UnsupportedFeatureError: If text in a column is not UTF-8, or as `csv_column`.
     """
 
     def converted(name: str, array: pa.Array) -> Any:
@@ -335,6 +372,9 @@ def _each_column(convert: Callable[[pa.Array], Any], batch: pa.RecordBatch) -> l
                 reason="not-utf8",
                 column=name,
             ) from error
+        except UnsupportedFeatureError as error:
+            error.at(column=name)
+            raise
 
     return list(map(converted, batch.schema.names, batch.columns))
 
@@ -363,12 +403,26 @@ def table_cells(array: pa.Array) -> list[str]:
 
 
 def csv_column(array: pa.Array) -> pa.Array:
-    """Convert a column for CSV: nested values to JSON, bytes to hexadecimal."""
+    """Convert a column for CSV: nested values to JSON, bytes to hexadecimal.
+
+    Raises:
+        UnsupportedFeatureError: If Arrow, which writes the file, would write another date.
+    """
     data_type = array.type
     if pa.types.is_dictionary(data_type):
         return csv_column(array.dictionary_decode())
     if pa.types.is_string_view(data_type):
         return array.cast(pa.large_string())
+    if pa.types.is_date(data_type) or pa.types.is_timestamp(data_type):
+        far = _outside(array, _ARROW_DAYS)
+        if far.any():
+            value = render_literal(array[int(far.argmax())])
+            raise UnsupportedFeatureError(
+                f"{value} cannot be written as CSV, which has the years -32766 to 32766; leave the column "
+                "out, or write --format json",
+                reason="year-out-of-range",
+            )
+        return array
     convert: Callable[[Any], str] = text
     if pa.types.is_nested(data_type):
         convert = partial(json.dumps, ensure_ascii=False)
