@@ -22,7 +22,15 @@ import numpy.typing as npt
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.file.chunks import ChunkOutlines
 from intarsia.file.decode import outlines_of
-from intarsia.file.metadata import ChunkKey, Contradiction, FileMetadata, Ignored, RawFooter, naming_errors
+from intarsia.file.metadata import (
+    PARSED_PER_SERIALIZED,
+    ChunkKey,
+    Contradiction,
+    FileMetadata,
+    Ignored,
+    RawFooter,
+    naming_errors,
+)
 from intarsia.file.parquet_file import Extent, ParquetInput
 from intarsia.file.schema import INDEX_KEYS
 from intarsia.format.directory import Directory
@@ -42,8 +50,9 @@ from intarsia.tuning import REQUESTS_AT_ONCE
 #: requests are made in that time, and their connections share the network.
 GAP_BYTES = ObjectStoreFile.coalesce_bytes // REQUESTS_AT_ONCE
 
-#: Memory of a row group in the joined footer, and the part of the memory of parsed structs that arrays take.
-_GROUP_BYTES, _DERIVED_PART = 1024, 2
+#: Memory of a row group in the joined footer; and that of parsed structs with the arrays that are derived
+#: from them, as a multiple of that of the structs.
+_GROUP_BYTES, _WITH_DERIVED = 1024, 1.5
 
 
 @dataclass(frozen=True)
@@ -122,13 +131,12 @@ class JoinedMetadata(FileMetadata):
 
     @property
     def present_bytes(self) -> int:
-        """See `FileMetadata`; arrays that are derived from what has been parsed of the files."""
+        """See `FileMetadata`; what has been parsed of the files, and the arrays derived from it."""
         files = [part.metadata for part in self.parts]
         groups = [group for file in files for group in file.footer.metadata.row_groups]
-        chunk_bytes = sum([len(file._raw.data) for file in files])
-        page_index_bytes = sum([file._page_index_bytes for file in files])
-        derived_bytes = self._parsed_bytes(groups, chunk_bytes, page_index_bytes) // _DERIVED_PART
-        return _GROUP_BYTES * len(groups) + derived_bytes
+        parsed_bytes = self._parsed_per_serialized(groups) * sum([len(file._raw.data) for file in files])
+        parsed_bytes += PARSED_PER_SERIALIZED * sum([file._page_index_bytes for file in files])
+        return _GROUP_BYTES * len(groups) + int(_WITH_DERIVED * parsed_bytes)
 
     @cached_property
     def footer(self) -> Footer:

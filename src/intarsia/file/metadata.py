@@ -27,7 +27,7 @@ from intarsia.records import dataclass
 _Derived = TypeVar("_Derived")
 
 #: Memory of parsed structs, as a multiple of the serialized size.
-_PARSED_PER_SERIALIZED = 16
+PARSED_PER_SERIALIZED = 16
 
 #: Memory of the outlines of chunks, likewise.
 _OUTLINED_PER_SERIALIZED = 4
@@ -148,7 +148,7 @@ class FileMetadata:
         """The estimated memory of this object in bytes, with all chunks of its footer."""
         raw_bytes = len(self._raw.data)
         parsed_bytes = (raw_bytes if "footer" in self.__dict__ else 0) + self._page_index_bytes
-        return _MIN_MEMORY_BYTES + raw_bytes + _PARSED_PER_SERIALIZED * parsed_bytes
+        return _MIN_MEMORY_BYTES + raw_bytes + PARSED_PER_SERIALIZED * parsed_bytes
 
     @property
     def present_bytes(self) -> int:
@@ -156,16 +156,15 @@ class FileMetadata:
         footer, raw_bytes = self.footer, len(self._raw.data)
         groups = footer.metadata.row_groups
         own_bytes = _MIN_MEMORY_BYTES + raw_bytes + _UNPARSED_BYTES * (len(groups) + len(footer.leaves))
-        chunk_bytes = raw_bytes - sum(map(len, footer.key_values.values()))
-        return min(
-            self.memory_bytes, own_bytes + self._parsed_bytes(groups, chunk_bytes, self._page_index_bytes)
-        )
+        per_byte = self._parsed_per_serialized(groups)
+        if per_byte:
+            own_bytes += int(per_byte * (raw_bytes - sum(map(len, footer.key_values.values()))))
+        return own_bytes + PARSED_PER_SERIALIZED * self._page_index_bytes
 
-    def _parsed_bytes(self, groups: Sequence[RowGroup], chunk_bytes: int, page_index_bytes: int) -> int:
-        """Return the memory of what has been parsed of row groups, given the bytes of their chunks."""
+    def _parsed_per_serialized(self, groups: Sequence[RowGroup]) -> float:
+        """Return the memory of what has been parsed of chunks, as a multiple of their serialized size."""
         outlined = self.outlines.share if "outlines" in self.__dict__ else 0
-        parsed_bytes = parsed_part(groups) * chunk_bytes + page_index_bytes
-        return int(_OUTLINED_PER_SERIALIZED * outlined * chunk_bytes + _PARSED_PER_SERIALIZED * parsed_bytes)
+        return PARSED_PER_SERIALIZED * parsed_part(groups) + _OUTLINED_PER_SERIALIZED * outlined
 
     @cached_property
     def footer(self) -> Footer:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, islice
+from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 from intarsia import native
@@ -30,6 +31,8 @@ from intarsia.records import dataclass
 #: Headers of the fields of `FileMetaData` in the order of all known writers: version (i32), schema (a list),
 #: number of rows (i64), row groups (a list); and of the first field of `RowGroup`, the list of chunks.
 _VERSION, _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _COLUMNS = 0x15, 0x19, 0x16, 0x19, 0x19
+
+_CHUNKS = attrgetter("columns")
 
 _NO_SCHEMA, _NO_ROW_GROUPS = bytes([_SCHEMA, thrift.STRUCT]), bytes([_ROW_GROUPS, thrift.STRUCT])
 _NO_ROWS, _UNLIKELY_ROWS = bytes([_NUM_ROWS, *[0xFF] * 9, 1]), -(1 << 63)
@@ -159,9 +162,9 @@ def chunks_of_leaf(groups: Sequence[RowGroup], ordinal: int) -> list[ColumnChunk
 
 def parsed_part(groups: Sequence[RowGroup]) -> float:
     """Return which part of the chunks of row groups, which have equally many, has been parsed."""
-    columns = [group.columns for group in groups]
-    parsed = sum([len(one._parsed if isinstance(one, LazyChunks) else one) for one in columns])
-    return parsed / max(len(columns) * len(columns[0]), 1) if columns else 0
+    # chunks that are not lazy have all been parsed
+    num_parsed = sum([len(getattr(one, "_parsed", one)) for one in map(_CHUNKS, groups)])
+    return num_parsed / (len(groups) * len(groups[0].columns)) if num_parsed else 0
 
 
 def parse_chunks(groups: Sequence[RowGroup], ordinal: int) -> None:

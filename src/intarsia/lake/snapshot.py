@@ -157,12 +157,12 @@ class TableCache:
         return found
 
     def measure(self, joined: JoinedMetadata) -> None:
-        """Measure the sizes of joined metadata again if more of it has been parsed."""
-        key, num_bytes = tuple([part.metadata for part in joined.parts]), joined.present_bytes
-        if self._held.get((_JOINED, key), (None, None, 0))[2] != num_bytes:
+        """Measure the size of joined metadata again, which includes what has been parsed of its files."""
+        key = tuple([part.metadata for part in joined.parts])
+        self.put(_JOINED, key, key, joined, joined.present_bytes)
+        if (_JOINED, key) not in self._held:
             for part in joined.parts:
                 self.put_metadata(part.metadata.path, part.identity, part.metadata)
-            self.put(_JOINED, key, key, joined, num_bytes)
 
     # --- the ends of objects -----------------------------------------------------------------------
 
