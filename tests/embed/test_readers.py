@@ -129,6 +129,19 @@ def test_datafusion_and_duckdb_with_nan_in_some_row_groups(tmp_path, form):
     assert math.isnan(duckdb.sql(f"SELECT max(x) FROM '{path}'").fetchall()[0][0])
 
 
+def test_duckdb_finds_numbers_of_16_bits(tmp_path):
+    """It reads them as 32 bits, and looks up the hash of these in Bloom filters."""
+    duckdb = pytest.importorskip("duckdb")
+    path = str(tmp_path / "t.parquet")
+    numbers = pa.array([1.5, None, -0.0, 65504.0, math.nan, 2.0], pa.float32()).cast(pa.float16())
+    pq.write_table(pa.table({"x": numbers, "y": range(6)}), path, row_group_size=2, write_statistics=False)
+    attach(path, Bloom("x"))
+    for value, row in (("1.5", 0), ("0.0", 2), ("-0.0", 2), ("65504.0", 3), ("'NaN'", 4), ("2.0", 5)):
+        found = duckdb.sql(f"SELECT y FROM '{path}' WHERE x = {value}::FLOAT").fetchall()
+        assert found == [(row,)], value
+    assert duckdb.sql(f"SELECT y FROM '{path}' WHERE x IN (1.5, 2.0) ORDER BY y").fetchall() == [(0,), (5,)]
+
+
 def test_fastparquet(files):
     fastparquet = pytest.importorskip("fastparquet")
     with warnings.catch_warnings():

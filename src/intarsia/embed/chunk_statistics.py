@@ -230,7 +230,12 @@ def _distinct_hashes(chunk: Chunk) -> Hashes:
     """Return the hashes of the distinct values, in ascending order."""
     parts = [xxh64(piece) for piece in _distinct(chunk.stored_values)]
     if chunk.leaf.is_float:
-        parts += [xxh64(_twins(piece)) for piece in chunk.values.chunks]
+        floats = list(chunk.values.chunks)
+        if chunk.leaf.logical_name == "FLOAT16":  # DuckDB looks up 32 bits
+            wide = [piece.cast(pa.float32()) for piece in floats]
+            parts += map(xxh64, wide)
+            floats += wide
+        parts += [xxh64(_twins(piece)) for piece in floats]
     if chunk.leaf.logical_name == "DECIMAL" and chunk.leaf.type == Type.FIXED_LEN_BYTE_ARRAY:
         parts += [xxh64(_in_16_bytes(piece)) for piece in chunk.stored_values.chunks]
     return distinct_numbers(np.concatenate([*parts, np.empty(0, dtype=np.uint64)]))
