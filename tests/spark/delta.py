@@ -844,7 +844,10 @@ def check_deleting(spark):
             ias.delete(spark, "of_deleting", where, progress=False)
         assert caught.value.reason == reason
     assert delete_at_once(spark, "of_deleting", ["user = 0", "user = 1", "user = 2"]) == [46, 46, 46]
+    copy = Path("deleting", ".replaced.parquet.intarsia-0.tmp")  # of a job that was killed
+    copy.touch()
     assert ias.delete(spark, "of_deleting", "true", progress=False).rows_deleted == 171
+    assert not copy.exists()
 
 
 def delete_at_once(spark, table, predicates):

@@ -53,6 +53,26 @@ def write(spark, writer, folder):
     return lake
 
 
+def test_copies_of_killed_jobs_are_removed(spark, tmp_path):
+    """Those of a file that is removed, of one that stays, and of the whole lake."""
+    lake = tmp_path / "lake"
+    for part in range(3):
+        (lake / f"p={part}").mkdir(parents=True)
+        pq.write_table(pa.table({"x": [part, part]}), lake / f"p={part}" / "file.parquet")
+    copies = [lake / f"p={part}" / f".file.parquet.intarsia-{part}.tmp" for part in range(3)]
+    copies.append(lake / "p=0" / ".compacted.parquet.intarsia-0.tmp")
+    for copy in copies:
+        shutil.copy(lake / "p=1" / "file.parquet", copy)
+    killed = tmp_path / ".lake.intarsia-0123456789abcdef"
+    shutil.copytree(lake, killed / "data")
+    (killed / "lock").touch()
+    assert delete(spark, lake, "x = 1", dry_run=True).rows_deleted == 2
+    assert all(copy.exists() for copy in copies)
+    assert delete(spark, lake, "x = 1").files_removed == 1
+    assert not [copy for copy in copies if copy.exists()]
+    assert os.listdir(tmp_path) == ["lake"]
+
+
 @pytest.mark.parametrize("writer", ["pyarrow", "spark"])
 def test_the_rows_left_are_those_that_do_not_match(spark, tmp_path, writer):
     """Random predicates; NaN and null follow Spark's rules. Files without a match are not touched."""

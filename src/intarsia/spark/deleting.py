@@ -32,12 +32,14 @@ from intarsia.spark.listing import (
     snapshot_format,
 )
 from intarsia.spark.matches import CHANGED, ErasedFile, Matches, find_rows, without_pushdown
+from intarsia.spark.part_files import finish_killed_runs
 from intarsia.spark.reading import read
 from intarsia.spark.rules import java_class, scala_items
 from intarsia.spark.sessions import changed_setting, is_connect, is_on
 from intarsia.spark.spark_stores import options_of_spark
 from intarsia.spark.spark_types import quoted
 from intarsia.storage import local_path, offered_options
+from intarsia.storage.replace import remove_leftovers_in
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -213,6 +215,10 @@ def _delete_from_files(
                 f"{key} is on, so rows of unreadable files would stay without an error; set it to false",
                 reason="ignored-files",
             )
+    if not dry_run:
+        for folder in filter(None, map(local_path, folders)):
+            with suppress(OSError):  # the folder above cannot be listed
+                finish_killed_runs(folder)
     refresh(spark, table)  # a session keeps the list of the files of a table
     whole = read(spark, table)
     _refuse_other_rows(whole, where)
@@ -257,6 +263,8 @@ def _delete_from_files(
     if not dry_run:
         lake_indexes, failures = update_lake_indexes(spark, folders)
         failed |= {failure.path: failure for failure in failures}
+        for folder in {os.path.dirname(python_path(uri)) for uri in files}:
+            remove_leftovers_in(folder)
         rewritten = {uris[path]: file for path, file in erased.items() if not file.is_removed}
         rows_checked = _check_nothing_matches(spark, table, where, rewritten)
     report = DeleteReport(
@@ -531,6 +539,9 @@ def _delete_managed(
             lake = list_lake(spark, table, with_snapshots=True)
             report = build_lake_index(spark, lake.names, None, root=lake.root)
             lake_indexes += [report] if report is not None else []
+        # beside files that the table has replaced, too: no command of its own removes them
+        for parent, _, _ in os.walk(python_path(location_of(spark, table), decode=False)):
+            remove_leftovers_in(parent)
     seconds = time.perf_counter() - started
     return DeleteReport(
         found, num_rows, lake_indexes=tuple(lake_indexes), seconds=seconds, is_dry_run=dry_run

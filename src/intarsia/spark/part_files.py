@@ -222,11 +222,8 @@ class Staging:
         self.check()
         with named_errors(parent, "created"):
             os.makedirs(parent, exist_ok=True)
-        prefix = f".{name}.intarsia-"
-        for entry in os.listdir(parent):
-            if entry.startswith(prefix):
-                _remove_if_abandoned(os.path.join(parent, entry), self._destination)
-        self.folder = os.path.join(parent, prefix + secrets.token_hex(8))
+        finish_killed_runs(self._destination)
+        self.folder = os.path.join(parent, f".{name}.intarsia-{secrets.token_hex(8)}")
         self.attempts = os.path.join(self.folder, _ATTEMPTS)
         self.data = os.path.join(self.folder, _DATA)
 
@@ -318,6 +315,15 @@ def _remove_tree(folder: str) -> None:
         with suppress(OSError):
             os.chmod(parent, stat.S_IRWXU)  # the folders of the lake may be read-only
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def finish_killed_runs(destination: str) -> None:
+    """Remove the hidden folders of killed runs beside a local folder, which have copies of its rows."""
+    destination = os.path.realpath(destination)
+    parent, name = os.path.split(destination)
+    for entry in os.listdir(parent):
+        if entry.startswith(f".{name}.intarsia-"):
+            _remove_if_abandoned(os.path.join(parent, entry), destination)
 
 
 def _remove_if_abandoned(folder: str, destination: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import re
 import stat
 import threading
 from collections.abc import Iterable, Iterator
@@ -290,6 +291,10 @@ def remove_file(path: str, identity: FileIdentity) -> None:
         _sync_folder(path)
 
 
+#: The name of a temporary file.
+_TEMPORARY = re.compile(r"\..+\.intarsia-\d+\.tmp")
+
+
 def _temporary_path(path: str, number: int) -> str:
     folder, name = os.path.split(path)
     return os.path.join(folder, f".{name}.intarsia-{number}.tmp")
@@ -312,6 +317,14 @@ def remove_leftovers(path: str) -> list[str]:
         for number in _CHECKED_NUMBERS
     ]
     return [leftover for leftover in leftovers if _remove_unlocked(leftover)]
+
+
+def remove_leftovers_in(folder: str) -> None:
+    """Remove the temporary files of runs that died in a local folder, also of files that are gone."""
+    with suppress(OSError):  # there is no such folder
+        for name in os.listdir(folder):
+            if _TEMPORARY.fullmatch(name):
+                _remove_unlocked(os.path.join(folder, name))
 
 
 def _remove_unlocked(leftover: str) -> bool:
