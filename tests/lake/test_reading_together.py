@@ -127,6 +127,16 @@ def test_calls_for_each_file(tmp_path):
         assert calls[1] - calls[0] < 40 * 650
 
 
+def test_calls_to_open_each_file(tmp_path):
+    """A new table parses each footer, and caches it with its size."""
+    few, many = (make_lake(tmp_path / str(count), count, row_group_size=1000) for count in (20, 60))
+    calls = []
+    for folder in (few, many):
+        assert ia.open(folder).count("user < -5") == 0  # loads modules
+        calls.append(python_calls(lambda: ia.open(folder).count("user < -5"))[1])  # noqa: B023  called at once
+    assert calls[1] - calls[0] < 40 * 190
+
+
 @pytest.mark.parametrize("analyze", [False, True])
 def test_a_plan_is_the_sum_of_the_plans_of_its_files(lake, analyze):
     for where in ("user < 50000", "id BETWEEN 350 AND 1250", "name = 'name 7'", None):
