@@ -81,7 +81,7 @@ def _pages_of_rows(file: ParquetInput, row_group: int, leaf: Leaf, rows: np.ndar
         starts, sizes = locations.offsets[pages].tolist(), locations.sizes_bytes[pages].tolist()
         ranges = [ByteRange(start, start + size) for start, size in zip(starts, sizes, strict=True)]
         dictionary = dictionary_range(meta, locations)
-        (outlines,) = file.metadata.outlines.of([leaf])
+        (outlines,) = file.metadata.outlines([leaf])
         if dictionary and outlines.pages[row_group].dictionary_use is not DictionaryUse.NEVER:
             ranges.append(dictionary)
     return [_Pages(data, meta.codec) for data in file.source.read_ranges(ranges)]

@@ -63,10 +63,10 @@ def open_joined(path):
 def test_outlines_do_not_depend_on_earlier_requests(path, open_metadata, asked):
     expected, found = open_metadata(path), open_metadata(path)
     leaves, num_groups = expected.footer.leaves, len(expected.footer.metadata.row_groups)
-    everything = expected.outlines.of(leaves)
+    everything = expected.outlines(leaves)
     for ordinals, groups in asked:
         some = range(num_groups) if groups is None else groups
-        outlines = found.outlines.of([leaves[ordinal] for ordinal in ordinals], groups)
+        outlines = found.outlines([leaves[ordinal] for ordinal in ordinals], groups)
         for ordinal, of_leaf in zip(ordinals, outlines, strict=True):
             assert chunks_of(of_leaf, some) == chunks_of(everything[ordinal], some)
 
@@ -77,7 +77,7 @@ def test_known_chunks_are_not_outlined_again(path):
 
     def outlined(some, groups):
         """Return the numbers of leaves and of row groups that a request outlines."""
-        found = arguments_of(lambda: metadata.outlines.of(some, groups), of=outlines_of)
+        found = arguments_of(lambda: metadata.outlines(some, groups), of=outlines_of)
         return [(len(one["leaves"]), len(one["groups"])) for one in found]
 
     assert outlined(leaves[:2], [3, 4]) == [(2, 2)]

@@ -292,13 +292,13 @@ def test_joined_metadata_of_other_writers(path):
         for leaf in (leaf for leaf in single.footer.leaves if leaf.is_flat):
             try:
                 expected = statistics_bounds(single, leaf, single.schema.ordering(leaf))
-                outlines = single.metadata.outlines.of([leaf])[0]
+                outlines = single.metadata.outlines([leaf])[0]
             except ia.IntarsiaError as error:
                 with pytest.raises(type(error)):
                     statistics_bounds(joined, leaf, joined.schema.ordering(leaf))
                 continue
             found = statistics_bounds(joined, leaf, joined.schema.ordering(leaf))
-            twice = joined.metadata.outlines.of([leaf])[0]
+            twice = joined.metadata.outlines([leaf])[0]
             for name in ("known", "minima", "maxima", "null_counts", "nan_counts", "all_null"):
                 once = getattr(expected, name).tolist()
                 assert repr(getattr(found, name).tolist()) == repr(once + once), name

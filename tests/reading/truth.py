@@ -52,7 +52,7 @@ def assert_truth(path) -> pa.Table:
 def check_bounds(file, leaf, column):
     ordering = ordering_for(leaf, file.leaf_types[leaf.ordinal])
     check_granules(f"statistics of {leaf.name}", statistics_bounds(file, leaf, ordering), column)
-    (outlines,) = file.metadata.outlines.of([leaf])
+    (outlines,) = file.metadata.outlines([leaf])
     keys = [ChunkKey(group, leaf.ordinal) for group in np.flatnonzero(outlines.has_column_index).tolist()]
     file.load_page_index(keys, keys)
     index = ColumnIndexes(file)

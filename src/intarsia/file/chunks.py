@@ -9,7 +9,7 @@ from enum import Enum
 from itertools import accumulate
 from operator import attrgetter
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -146,21 +146,15 @@ class ChunkOutlines:
 _NUMBERS = tuple(name for name in ChunkOutlines.__annotations__ if name not in ("is_sound", "pages"))
 
 
+#: Outlines the chunks of some leaves in the row groups of some ordinals.
+_Outline: TypeAlias = "Callable[[Sequence[Leaf], Int64s], list[ChunkOutlines]]"
+
+
 class OutlinedChunks:
-    """The chunks of a file that have been outlined; thread-safe.
+    """The chunks of a file that have been outlined; thread-safe."""
 
-    Args:
-        outline: A function that outlines the chunks of some leaves in the row groups of some ordinals.
-    """
-
-    def __init__(
-        self,
-        num_leaves: int,
-        num_groups: int,
-        outline: Callable[[Sequence[Leaf], Int64s], list[ChunkOutlines]],
-    ) -> None:
+    def __init__(self, num_leaves: int, num_groups: int) -> None:
         self._all_groups: Int64s = np.arange(num_groups)
-        self._outline = outline
         self._of_leaves: dict[int, ChunkOutlines] = {}
         self._is_known = np.zeros((num_leaves, num_groups), dtype=bool)
         self._has_gaps = False  # in the outlines of a leaf
@@ -171,12 +165,15 @@ class OutlinedChunks:
         """The share of the chunks that have been outlined."""
         return float(np.count_nonzero(self._is_known) / max(self._is_known.size, 1))
 
-    def of(self, leaves: Sequence[Leaf], groups: Sequence[int] | Int64s | None = None) -> list[ChunkOutlines]:
+    def of(
+        self, leaves: Sequence[Leaf], groups: Sequence[int] | Int64s | None, outline: _Outline
+    ) -> list[ChunkOutlines]:
         """Return the outlines of some leaves.
 
         Args:
             groups: Ordinals of the row groups whose chunks are needed, None for all. The chunks of others may
                 be missing: then they are not sound.
+            outline: Outlines the chunks of some leaves in some row groups, always those of the same file.
         """
         ordinals = list(map(_ORDINAL, leaves))
         try:
@@ -189,11 +186,11 @@ class OutlinedChunks:
         wanted = self._all_groups if is_all else np.asarray(groups, dtype=np.int64)
         if len(found) < len(leaves) or not self._is_known[_rows(leaves), wanted].all():
             with self._lock:
-                self._add(leaves, wanted)
+                self._add(leaves, wanted, outline)
             found = list(map(self._of_leaves.__getitem__, ordinals))
         return found
 
-    def _add(self, leaves: Sequence[Leaf], groups: Int64s) -> None:
+    def _add(self, leaves: Sequence[Leaf], groups: Int64s, outline: _Outline) -> None:
         known = self._is_known[_rows(leaves), groups]
         missing = groups[~known.all(axis=0)]
         lacking = [
@@ -201,7 +198,7 @@ class OutlinedChunks:
             for leaf, of_leaf in zip(leaves, known, strict=True)
             if leaf.ordinal not in self._of_leaves or not of_leaf.all()
         ]
-        for leaf, found in zip(lacking, self._outline(lacking, missing), strict=True):
+        for leaf, found in zip(lacking, outline(lacking, missing), strict=True):
             if leaf.ordinal not in self._of_leaves:
                 if len(missing) == len(self._all_groups):
                     self._of_leaves[leaf.ordinal] = found

@@ -163,7 +163,7 @@ class FileMetadata:
 
     def _parsed_per_serialized(self, groups: Sequence[RowGroup]) -> float:
         """Return the memory of what has been parsed of chunks, as a multiple of their serialized size."""
-        outlined = self.outlines.share if "outlines" in self.__dict__ else 0
+        outlined = self._outlines.share if "_outlines" in self.__dict__ else 0
         return PARSED_PER_SERIALIZED * parsed_part(groups) + _OUTLINED_PER_SERIALIZED * outlined
 
     @cached_property
@@ -184,9 +184,14 @@ class FileMetadata:
         return file_schema(self.footer)
 
     @cached_property
-    def outlines(self) -> OutlinedChunks:
-        """Offsets and counts of the chunks."""
-        return OutlinedChunks(len(self.footer.leaves), len(self.footer.metadata.row_groups), self._outline)
+    def _outlines(self) -> OutlinedChunks:
+        return OutlinedChunks(len(self.footer.leaves), len(self.footer.metadata.row_groups))
+
+    def outlines(
+        self, leaves: Sequence[Leaf], groups: Sequence[int] | Int64s | None = None
+    ) -> list[ChunkOutlines]:
+        """Return offsets and counts of the chunks of some leaves; see `OutlinedChunks.of`."""
+        return self._outlines.of(leaves, groups, self._outline)
 
     def outlines_with(self, keys: Sequence[ChunkKey]) -> dict[int, ChunkOutlines]:
         """Return the outlines of the leaves of some chunks, with at least these, by ordinal of the leaf."""
@@ -194,7 +199,7 @@ class FileMetadata:
             return {}
         groups, ordinals = map(dict.fromkeys, zip(*keys, strict=True))
         leaves = list(map(self.footer.leaves.__getitem__, ordinals))
-        return dict(zip(ordinals, self.outlines.of(leaves, list(groups)), strict=True))
+        return dict(zip(ordinals, self.outlines(leaves, list(groups)), strict=True))
 
     @cached_property
     def is_padded(self) -> bool:
@@ -229,7 +234,7 @@ class FileMetadata:
         """
         counts = np.empty((len(leaves), len(self.footer.metadata.row_groups)), dtype=np.int64)
         of_leaves = {}
-        for of_leaf, leaf, outlines in zip(counts, leaves, self.outlines.of(leaves), strict=True):
+        for of_leaf, leaf, outlines in zip(counts, leaves, self.outlines(leaves), strict=True):
             of_leaf[:] = outlines.data_pages
             of_leaves[leaf.ordinal] = of_leaf
         for key, num_pages in self.located_counts().items():

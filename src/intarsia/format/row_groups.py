@@ -318,11 +318,11 @@ def _parse_schema(raw: bytes) -> _SeenSchema | None:
     elements, edges = thrift.parse_structs(SchemaElement, raw, reader.position, count)
     found = _SeenSchema(raw[: edges[-1]], start, elements)
     if len(found.beginning) <= _MAX_SEEN_BYTES:
-        _SEEN.append(found)
+        _SEEN.appendleft(found)
     return found
 
 
-#: The schemas of the last footers: the files of a lake have few.
+#: The schemas of the last footers, the last one first: the files of a lake have few.
 _SEEN: deque[_SeenSchema] = deque(maxlen=16)
 
 #: Larger schemas are not kept, and neither are larger ends of footers.

@@ -44,7 +44,7 @@ class ColumnIndexes:
         if leaf is None or not leaf.is_flat or not self._file.trust(leaf).order_is_known:
             return None
         if leaf.ordinal not in self._reach:
-            (outlines,) = self._file.metadata.outlines.of([leaf])
+            (outlines,) = self._file.metadata.outlines([leaf])
             reach = outlines.has_column_index
             if reach.any():
                 bounds = column_statistics(self._file, condition.path)
@@ -60,9 +60,7 @@ class ColumnIndexes:
         Those with an invalid location cost nothing, because they are ignored with a note.
         """
         groups_of = groups_by_leaf(self._file, wanted)
-        outlines_of = self._file.metadata.outlines.of(
-            list(map(self._file.footer.leaves.__getitem__, groups_of))
-        )
+        outlines_of = self._file.metadata.outlines(list(map(self._file.footer.leaves.__getitem__, groups_of)))
         num_bytes = num_chunks = 0
         for outlines, row_groups in zip(outlines_of, groups_of.values(), strict=True):
             num_bytes += int(outlines.page_index_bytes[row_groups].sum())

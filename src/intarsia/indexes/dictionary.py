@@ -430,7 +430,7 @@ class Dictionaries:
 
     def _lengths(self, leaf: int) -> Counts:
         """Return the length of the dictionary page of each chunk, 0 if it is unknown."""
-        (outlines,) = self.file.metadata.outlines.of([self.file.footer.leaves[leaf]])
+        (outlines,) = self.file.metadata.outlines([self.file.footer.leaves[leaf]])
         lengths = outlines.first_pages - outlines.starts
         # some writers do not record the end of the dictionary page; the OffsetIndex has it
         for row_group in (lengths <= 0).nonzero()[0].tolist():
@@ -443,7 +443,7 @@ class Dictionaries:
     def _pages(self, condition: Condition, row_groups: Bools) -> _Pages:
         """Return the dictionary pages of a condition's column."""
         leaf = self.file.schema.leaves_by_path[condition.path]
-        (outlines,), lengths = self.file.metadata.outlines.of([leaf]), self._lengths(leaf.ordinal)
+        (outlines,), lengths = self.file.metadata.outlines([leaf]), self._lengths(leaf.ordinal)
         usable = row_groups & (lengths > 0) & (lengths <= self.limits.page_bytes)
         num_distinct = np.where(usable, lengths // max(1, plain_bytes(leaf)), 0)
         chances = chances_of_absence(condition, column_statistics(self.file, condition.path), num_distinct)
@@ -554,7 +554,7 @@ class Dictionaries:
 
 def _are_readable(file: ParquetInput, leaf: Leaf) -> Bools:
     """Return whether each chunk of a leaf can be read here and has all of its values in its dictionary."""
-    (outlines,) = file.metadata.outlines.of([leaf])
+    (outlines,) = file.metadata.outlines([leaf])
     is_all = [pages.is_all_dictionary for pages in outlines.pages]
     return np.asarray(outlines.is_sound & np.array(is_all, dtype=bool))
 

@@ -156,7 +156,7 @@ class AxisPlan:
         leaves = leaves_under(self.query.file, paths)
         if not self.plan.has_all:  # unless the page index cannot exclude rows of single row groups
             is_whole = np.ones(int(self.joined.group_edges[-1]), dtype=bool)
-            for of_leaf in self.joined.outlines.of(leaves):
+            for of_leaf in self.joined.outlines(leaves):
                 is_whole &= (of_leaf.data_pages == 1) | ~of_leaf.has_offset_index
             found &= np.logical_and.reduceat(is_whole, self.joined.group_edges[:-1])
         # an index records the unit of its file's INT96 values, which binds more exactly

@@ -207,11 +207,9 @@ class FirstRows:
         rows_before = self._top.rows
         entries = [self._table.files[ordinal] for ordinal in axis.ordinals[axis.is_left].tolist()]
         query, plan = axis.of_files(axis.is_left, entries)
-        search = AxisSearch(
-            query, plan, axis.ordinals, partial(self._bind, axis.ordinals, query), self._groups
-        )
+        search = AxisSearch(query, plan, axis.ordinals, self._groups)
         try:
-            search.search(self._key, self._top)
+            search.search(self._key, self._top, partial(self._bind, axis.ordinals, query))
         except (ObjectStoreError, TimeoutError):
             raise
         except (IntarsiaError, OSError):  # its error names the file
@@ -227,9 +225,8 @@ class FirstRows:
             ordinals = np.array([file])
             with opened.named_errors():
                 query = self._binder.query(entry, opened)
-                bind = partial(self._bind, ordinals, query)
-                search = AxisSearch(query, plan_file(query, reads=False), ordinals, bind, self._groups)
-                search.search(self._key, self._top)
+                search = AxisSearch(query, plan_file(query, reads=False), ordinals, self._groups)
+                search.search(self._key, self._top, partial(self._bind, ordinals, query))
             self._report.add_file(query, self._outcome(search))
             self._searches.append(search)
             self._snapshot.remember(entry, opened)

@@ -97,7 +97,7 @@ class Lanes:
         self.wanted = {leaf.ordinal for leaf in query.leaves}
         self._leaves = [leaf for leaf in file.footer.leaves if leaf.ordinal in self.wanted]
         ordinals = [leaf.ordinal for leaf in self._leaves]
-        self._outlines = dict(zip(ordinals, file.metadata.outlines.of(self._leaves), strict=True))
+        self._outlines = dict(zip(ordinals, file.metadata.outlines(self._leaves), strict=True))
         whole = query.pages.whole_chunks(ordinals, query.num_row_groups)
         self._read_whole = dict(zip(ordinals, whole[:, traced.first_group :], strict=True))
         self._read_parts = query.pages.parts()
@@ -159,7 +159,7 @@ class Lanes:
         if leaf.ordinal not in self.described:
             return Lane(name, logical, "", None, "", [], [], None, None, ())
         meta = self._first_metadata(leaf)
-        (outlines,) = self._file.metadata.outlines.of([leaf])
+        (outlines,) = self._file.metadata.outlines([leaf])
         (counts,) = self._file.metadata.page_counts([leaf])
         cells, by_state = self._cells(leaf, outlines, counts) if is_wanted else (None, ())
         return Lane(

@@ -378,7 +378,7 @@ def file_parts(file: ParquetInput, leaves: Sequence[Leaf], reads: RowSelection) 
         reads: The bytes that were read.
     """
     found: list[tuple[int, int, Look, str]] = []
-    for of_leaf in file.metadata.outlines.of(leaves):
+    for of_leaf in file.metadata.outlines(leaves):
         for begins, lengths, label in (
             (of_leaf.offset_indexes, of_leaf.offset_index_bytes, "OffsetIndexes"),
             (of_leaf.column_indexes, of_leaf.column_index_bytes, "ColumnIndexes"),

@@ -387,7 +387,7 @@ def _num_bytes(locations: Sequence[ByteRange], gap_bytes: int) -> int:
 def _locations(query: FileQuery, leaves: Sequence[Leaf], rows: RowSelection) -> list[ByteRange]:
     """Return the byte ranges of the pages of some rows."""
     locations: list[ByteRange] = []
-    outlines = query.file.metadata.outlines.of(leaves, query.groups_with(rows))
+    outlines = query.file.metadata.outlines(leaves, query.groups_with(rows))
     of_groups, _ = plan_chunks(query, leaves, outlines, list(query.row_groups(rows)))
     for plan in itertools.chain.from_iterable(of_groups):
         locations += plan.pages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from intarsia.garbage import no_collections
 from intarsia.indexes.embedded import KeptIndexes
 from intarsia.lake.data_file import DataFile, FileList, sizes_of
 from intarsia.lake.definition import TableDefinition
-from intarsia.lake.index.build import reader_of
+from intarsia.lake.index.build import FactsReader, reader_of
 from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.schema import SchemaOf, table_schema
 from intarsia.lake.snapshot import OnReport, Snapshot, TableCache
@@ -119,9 +119,7 @@ class TableFiles:
         self.lake_index = TableLakeIndex(
             self.files,
             self.root,
-            lambda max_bytes: reader_of(
-                lambda entry: self.new_snapshot().open(entry), self.footers_at_once, max_bytes
-            ),
+            partial(_facts_reader, self.files, self.cache),
             segments=self._segments,
             is_part=self._is_part,
             has_all=self._has_all,
@@ -176,8 +174,7 @@ class TableFiles:
     @cached_property
     def has_objects(self) -> bool:
         """Whether some of the files are in object stores."""
-        files = self.files
-        return files.e_tags is not None if isinstance(files, FileList) else any(map(_IS_REMOTE, files))
+        return _have_objects(self.files)
 
     @cached_property
     def files_at_once(self) -> int:
@@ -344,3 +341,19 @@ class TableFiles:
                 for _, future in done:
                     future.result()
         return schemas
+
+
+def _have_objects(files: Sequence[DataFile]) -> bool:
+    return files.e_tags is not None if isinstance(files, FileList) else any(map(_IS_REMOTE, files))
+
+
+def _facts_reader(
+    files: Sequence[DataFile], cache: TableCache, lake_index: TableLakeIndex, max_bytes: int | None
+) -> FactsReader:
+    """Return a reader for a lake index.
+
+    It has no reference to the table: a cycle would keep all footers until the next collection of all garbage.
+    """
+    has_objects = _have_objects(files)
+    snapshot = Snapshot(files, has_objects, cache, lake_index, None, QueryReads(current_reads()))
+    return reader_of(snapshot.open, REMOTE_FILES_AT_ONCE if has_objects else 1, max_bytes)

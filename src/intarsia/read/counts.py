@@ -222,7 +222,7 @@ class PageStates:
     def totals(self) -> list[int | None]:
         """The number of pages of each leaf; None if the footer does not have that of a chunk."""
         among = slice(None) if self._among is None else self._among
-        recorded = [of_leaf.data_pages[among] for of_leaf in self._metadata.outlines.of(self._leaves)]
+        recorded = [of_leaf.data_pages[among] for of_leaf in self._metadata.outlines(self._leaves)]
         sums = self._counts.sum(axis=1).tolist()
         return [
             None if (counts == UNKNOWN).any() else total for counts, total in zip(recorded, sums, strict=True)

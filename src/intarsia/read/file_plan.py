@@ -180,7 +180,7 @@ def prune(query: FileQuery, *, candidates: RowSelection | None = None, reads: bo
 
 def _column_bytes(file: ParquetInput, leaf: Leaf) -> Int64s:
     """Return the size of the chunks of a leaf, for each row group."""
-    (outlines,) = file.metadata.outlines.of([leaf])
+    (outlines,) = file.metadata.outlines([leaf])
     return np.where(outlines.is_sound, outlines.stops - outlines.starts, 0)
 
 
@@ -247,7 +247,7 @@ def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
 
     This reads only OffsetIndexes.
     """
-    outlines = query.file.metadata.outlines.of(query.leaves, query.groups_with(rows))
+    outlines = query.file.metadata.outlines(query.leaves, query.groups_with(rows))
     whole = _read_as_a_whole(query, rows, outlines)
     row_groups, planned_bytes = int(whole.sum()), 0
     for leaf, of_leaf in zip(query.leaves, outlines, strict=True):

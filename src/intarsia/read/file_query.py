@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import partial
@@ -15,8 +15,9 @@ import pyarrow as pa
 from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
+from intarsia.file.chunks import ChunkOutlines
 from intarsia.file.claims import check_row_count
-from intarsia.file.metadata import FileMetadata, naming_errors
+from intarsia.file.metadata import naming_errors
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.footer import Leaf
 from intarsia.indexes.embedded import EmbeddedIndexes, KeptIndexes
@@ -209,7 +210,7 @@ class FileQuery:
         if leaf is None:
             return
         groups = self.groups_with(rows)
-        (outlines,) = self.file.metadata.outlines.of([leaf], groups)
+        (outlines,) = self.file.metadata.outlines([leaf], groups)
         equal = outlines.is_sound & (outlines.num_values == np.diff(footer.row_group_starts))
         for group in groups:
             if not equal[group]:
@@ -244,7 +245,11 @@ class FileQuery:
     def _group_sizes(self) -> GroupSizes:
         """Sizes of `leaves` by row group."""
         key = ("sizes by row group", *map(_ORDINAL, self.leaves))
-        return self.file.metadata.derived(key, partial(GroupSizes, self.file.metadata, self.leaves))
+        num_groups = len(self.file.footer.metadata.row_groups)
+        return self.file.metadata.derived(key, partial(GroupSizes, num_groups))
+
+    def _sizes(self, groups: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        return self._group_sizes.of(groups, partial(self.file.metadata.outlines, self.leaves))
 
     def estimated_bytes(self, rows: RowSelection) -> int:
         """Estimate the bytes of reading some rows by their share of each chunk.
@@ -264,7 +269,7 @@ class FileQuery:
         """
         shares = self._shares(rows)
         groups = shares.nonzero()[0]
-        sizes, is_sound = self._group_sizes.of(groups)
+        sizes, is_sound = self._sizes(groups)
         for group in groups[~is_sound[groups]].tolist():
             for leaf in self.leaves:
                 self.file.footer.chunk_metadata(group, leaf)
@@ -286,31 +291,34 @@ class FileQuery:
         """
         edges = self.file.footer.row_group_starts
         num_ranges = rows.starts.searchsorted(edges[1:]) - rows.stops.searchsorted(edges[:-1], side="right")
-        (_, chunks, pages, dictionaries), _ = self._group_sizes.of(num_ranges.nonzero()[0])
+        (_, chunks, pages, dictionaries), _ = self._sizes(num_ranges.nonzero()[0])
         found = np.minimum(dictionaries + chunks * self._shares(rows) + pages * num_ranges, chunks)
         return np.where(num_ranges > 0, found, 0).astype(np.int64)
 
     def column_bytes(self, path: Path) -> int:
         """Return the size of a column in the file in bytes; 0 for a constant column."""
         leaves = leaves_under(self.file, [path])
-        return sum(int((one.stops - one.starts).sum()) for one in self.file.metadata.outlines.of(leaves))
+        return sum(int((one.stops - one.starts).sum()) for one in self.file.metadata.outlines(leaves))
 
 
 class GroupSizes:
     """Sizes of leaves by row group, which are added up when they are first asked for."""
 
-    def __init__(self, metadata: FileMetadata, leaves: Sequence[Leaf]) -> None:
-        num_groups = len(metadata.footer.metadata.row_groups)
-        self._metadata, self._leaves = metadata, leaves
+    def __init__(self, num_groups: int) -> None:
         self._bytes = np.zeros((4, num_groups))
         self._is_sound = np.ones(num_groups, dtype=bool)
         self._is_known = np.zeros(num_groups, dtype=bool)
 
-    def of(self, groups: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    def of(
+        self,
+        groups: npt.NDArray[np.int64],
+        outlines_in: Callable[[npt.NDArray[np.int64]], Sequence[ChunkOutlines]],
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
         """Return sizes in bytes, and whether all chunks can be read, by row group.
 
         Args:
             groups: Ordinals of the row groups whose sizes are needed; those of others may be missing.
+            outlines_in: Returns the outlines of the leaves in some row groups.
 
         Returns:
             Of each row group the size of its chunks; the larger of that and of the uncompressed size; that of
@@ -318,7 +326,7 @@ class GroupSizes:
         """
         missing = groups[~self._is_known[groups]]
         if len(missing):
-            outlines = self._metadata.outlines.of(self._leaves, missing)
+            outlines = outlines_in(missing)
             found = np.array([[values[missing] for values in _SIZES(of_leaf)] for of_leaf in outlines])
             found = found.reshape(len(outlines), 6, len(missing))  # there may be no leaves
             starts, stops, first_pages, uncompressed, data_pages, are_sound = found.transpose(1, 0, 2)

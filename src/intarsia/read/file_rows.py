@@ -259,7 +259,7 @@ class PlanReader:
         pages, known = self._plan.dictionary_pages, self._dictionaries
         if not known or len(self._query.file.footer.metadata.row_groups) == len(run.groups):
             return pages
-        outlines = self._query.file.metadata.outlines.of(self._query.leaves, run.groups)
+        outlines = self._query.file.metadata.outlines(self._query.leaves, run.groups)
         first = min([int(of_leaf.starts[run.groups[0]]) for of_leaf in outlines], default=0)
         stop = max([int(of_leaf.stops[run.groups[-1]]) for of_leaf in outlines], default=0)
         return {at: pages[at] for at in known[bisect_left(known, first) : bisect_left(known, stop)]}

@@ -45,7 +45,6 @@ class AxisSearch:
     Attributes:
         query: The query of the file; its predicate is the condition of the scan.
         ordinals: The ordinal of each file in the table.
-        bind: Binds the condition that a row precedes those that have been found.
         groups: The number of row groups in which the condition was ``searched`` without a threshold, and of
             those with ``matching`` rows, in all axes of the table.
         done: The rows that were read, or excluded by indexes in its course.
@@ -55,7 +54,6 @@ class AxisSearch:
     query: FileQuery
     plan: FilePlan
     ordinals: Rows
-    bind: BindTo
     groups: Counter[str]
     done: RowSelection = field(default_factory=RowSelection.none)
     excluded: dict[tuple[str, str], RowSelection] = field(default_factory=dict)
@@ -71,10 +69,13 @@ class AxisSearch:
         """The first row of each file, and the end of the last one."""
         return self.file.extent.row_edges
 
-    def search(self, key: SortKey, top: TopRows) -> None:
+    def search(self, key: SortKey, top: TopRows, bind: BindTo) -> None:
         """Add the rows that precede those that were found before; see `TopRows`.
 
         If a page index is found to be wrong, the search begins again without it.
+
+        Args:
+            bind: Binds the condition that a row precedes those that have been found.
         """
         rows_before, with_nan, leaf = top.rows, set[int](), self._leaf_that_shows_nan(key)
 
@@ -84,7 +85,7 @@ class AxisSearch:
                 self.plan = plan_file(self.query, reads=False)
             self.done, self.excluded = RowSelection.none(), {}
             with_nan.clear()
-            self._search(key, top, None if leaf is None else with_nan)
+            self._search(key, top, bind, None if leaf is None else with_nan)
 
         retry_without_wrong_index(self.file, search)
         if leaf is not None:
@@ -93,7 +94,7 @@ class AxisSearch:
             self.file.metadata.add_without_nan(leaf, set(np.flatnonzero(is_read).tolist()) - with_nan)
         self.counts = replace(self.counts, row_groups=len(self.query.groups_with(self.done)), rows_matched=0)
 
-    def _search(self, key: SortKey, top: TopRows, with_nan: set[int] | None) -> None:
+    def _search(self, key: SortKey, top: TopRows, bind: BindTo, with_nan: set[int] | None) -> None:
         """Search, and add the row groups of rows that were read and are NaN to a set, if there is one."""
         threshold, better, least = None, None, 1
         left, of_key = self.plan.candidates, self.query.for_columns(key.columns)
@@ -101,7 +102,7 @@ class AxisSearch:
         while True:
             if top.condition is not None and top.condition != threshold:
                 threshold = top.condition
-                better = self.bind(threshold)
+                better = bind(threshold)
                 if better is not None:
                     left = self._pruned(key, better, left)
             if left.is_empty:
@@ -207,7 +208,7 @@ class AxisSearch:
     def _page_bounds(self, path: Path, groups: Rows) -> dict[int, Bounds]:
         """Return the bounds of the pages of those row groups that have a ColumnIndex."""
         leaf = self.file.schema.leaves_by_path[path]
-        has_index = self.file.metadata.outlines.of([leaf])[0].has_column_index
+        has_index = self.file.metadata.outlines([leaf])[0].has_column_index
         keys = [ChunkKey(group, leaf.ordinal) for group in groups[has_index[groups]].tolist()]
         self.file.load_page_index(keys, keys)
         return ColumnIndexes(self.file).bounds_by_group(keys)

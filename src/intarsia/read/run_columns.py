@@ -115,7 +115,7 @@ class Runs:
         is_covered = self._rows.covers(self._edges[:-1], self._edges[1:])[groups]
         in_chunks, in_pages = is_covered, ~is_covered | self._takes_all
         needs_all = self._is_proven & self._takes_all
-        for outlines in query.file.metadata.outlines.of(query.leaves, groups):
+        for outlines in query.file.metadata.outlines(query.leaves, groups):
             # with as many values as rows
             is_sound = (
                 outlines.is_sound & (outlines.starts < outlines.stops) & (outlines.num_values == num_rows)
@@ -142,7 +142,7 @@ class Runs:
         extra_bytes = np.zeros(len(groups), dtype=np.int64)
         written = {leaf.ordinal for leaf in query.output_leaves}
         only_judged = [leaf for leaf in query.leaves if leaf.ordinal not in written]
-        for outlines in query.file.metadata.outlines.of(only_judged, groups):
+        for outlines in query.file.metadata.outlines(only_judged, groups):
             extra_bytes += (outlines.stops - outlines.starts)[groups]
         ends = _stretch_ends(proven)
         starts = np.concatenate([[0], ends[:-1]])
@@ -276,7 +276,7 @@ class RunColumns:
     def _whole_chunks(self, leaves: list[Leaf], touched: Int64s) -> list[LeafPlan]:
         """Plan to read chunks without their page index."""
         query, groups = self._query, self._run.groups[touched]
-        outlines = query.file.metadata.outlines.of(leaves, groups)
+        outlines = query.file.metadata.outlines(leaves, groups)
         for leaf, of_leaf in zip(leaves, outlines, strict=True):
             if len(self._run.groups) == 1:
                 self._check_row_count(int(groups[0]), leaf, of_leaf)
@@ -291,7 +291,7 @@ class RunColumns:
         """Plan to read the pages with some rows, and the dictionary pages that they may need."""
         query, groups = self._query, self._run.groups[touched]
         edges = query.file.footer.row_group_starts
-        outlines = query.file.metadata.outlines.of(leaves, groups)
+        outlines = query.file.metadata.outlines(leaves, groups)
         starts, stops = edges[groups].tolist(), edges[groups + 1].tolist()
         parts = [rows.clip(start, stop).shift(-start) for start, stop in zip(starts, stops, strict=True)]
         wanted = list(zip(groups.tolist(), parts, strict=True))

@@ -380,7 +380,7 @@ class TableLakeIndex:
 
     Args:
         root: The folder or URL below which they were found, as in their paths; None to find a common one.
-        reader: Returns a reader of files, given the `reader_of` limit of their payloads.
+        reader: Returns a reader of files, given this object, and the `reader_of` limit of their payloads.
         segments: The segments beside the data in an object store, as listed with the files; None to list
             them.
         is_part: Whether the table has other files, which the lake index may contain. It is then not updated.
@@ -394,7 +394,7 @@ class TableLakeIndex:
         self,
         files: Sequence[DataFile],
         root: str | None,
-        reader: Callable[[int | None], FactsReader],
+        reader: Callable[[TableLakeIndex, int | None], FactsReader],
         *,
         segments: Mapping[str, ObjectIdentity] | None = None,
         is_part: bool = False,
@@ -480,8 +480,8 @@ class TableLakeIndex:
             chosen, again = index.replaced(known, folder, MAX_STALE_PART)
             if len(again) <= MAX_MERGED_FILES:
                 replaced, missing = chosen, np.union1d(missing, again)
-        builder = SegmentBuilder(self._by_name(where, missing, folder), self._reader(MAX_REFRESHED_BYTES))
-        segments = list(builder.segments())
+        read = self._reader(self, MAX_REFRESHED_BYTES)
+        segments = list(SegmentBuilder(self._by_name(where, missing, folder), read).segments())
         try:
             folder.replace_segments(replaced, segments, self._readers(where, missing, folder))
         except OSError as error:  # this table uses the segments in memory
@@ -607,7 +607,7 @@ class TableLakeIndex:
         if wait:
             wait_until_settled([self._files[ordinal] for ordinal in missing.tolist()])
         by_name = self._by_name(where, np.union1d(missing, again), folder)
-        built = SegmentBuilder(by_name, read or self._reader(None), show)
+        built = SegmentBuilder(by_name, read or self._reader(self, None), show)
         folder.replace_segments([*replaced, *_unusable(folder, index.ignored)], built.segments(), readers)
         self._forget()
         new = {self._files[ordinal].path for ordinal in missing.tolist()}

@@ -1,0 +1,69 @@
+"""The memory of a table is freed with the last reference to it, without a collection of garbage."""
+
+import gc
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.file.metadata import FileMetadata
+from tests.lake.index.lakes import age
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lake")
+    for ordinal in range(5):
+        path = folder / f"{ordinal}.parquet"
+        numbers = range(1000 * ordinal, 1000 * ordinal + 1000)
+        rows = pa.table({"n": numbers, "word": [f"word {number % 7}" for number in numbers]})
+        pq.write_table(rows, path, row_group_size=250, write_page_index=True)
+        ia.attach(path, [ia.Distinct("word"), ia.ZoneMap("n")])
+        age(path)
+    return folder
+
+
+QUERIES = {
+    "rows": lambda table: table.scan("n < 1500 AND word = 'word 3'").to_arrow(),
+    "batches": lambda table: list(table.scan("n < 1500")),
+    "first rows": lambda table: table.scan("word = 'word 3'", order_by="n DESC", limit=3).to_arrow(),
+    "report": lambda table: table.scan("n < 1500").report.to_dict(),
+    "explain": lambda table: table.explain("n < 1500", analyze=True),
+    "map": lambda table: table.scan("n < 1500").map(),
+    "plan": lambda table: table.plan("n < 1500"),
+    "count": lambda table: table.count("word = 'word 3'"),
+    "aggregate": lambda table: table.aggregate({"n": ["sum", "max"]}, where="n > 1500"),
+    "value counts": lambda table: table.value_counts("word"),
+    "sample": lambda table: table.sample(3),
+    "dataset": lambda table: table.dataset().to_table(),
+    "prepared": lambda table: table.prepare("n = ?").scan([7]).to_arrow(),
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("of", ["lake", "file"])
+def test_no_footer_stays(lake, name, of):
+    source = lake if of == "lake" else lake / "1.parquet"
+    assert footers_left(source, QUERIES[name]) == 0
+
+
+def test_a_table_that_is_used_keeps_its_footers(lake):
+    kept = []
+    assert footers_left(lake, lambda table: kept.append((table, table.count("n < 10")))) >= 5
+
+
+def footers_left(source, query):
+    """Run a query of a new table, and return how many more footers are in memory afterwards."""
+    gc.collect()
+    before = num_footers()
+    gc.disable()
+    try:
+        query(ia.open(source))
+        return num_footers() - before
+    finally:
+        gc.enable()
+
+
+def num_footers():
+    return sum(isinstance(one, FileMetadata) for one in gc.get_objects())
