@@ -620,3 +620,38 @@ def test_pyarrow_counts_too_few_nulls_of_a_dictionary_in_a_struct(tmp_path, wher
     assert_same_rows(
         ia.open(path).scan(where).to_arrow(), pq.read_table(path).take(pa.array(expected, pa.int64()))
     )
+
+
+@pytest.mark.parametrize("excess", [1, 14, 40, 400])
+@pytest.mark.parametrize("limit", [1, 1 << 20], ids=["fallback", "dictionary"])
+@pytest.mark.parametrize("paged", [False, True])
+def test_sizes_of_chunks_that_overlap_the_next_one(tmp_path, excess, limit, paged):
+    """The size of a chunk that begins with an index page includes that page, and its offset does not."""
+    path = write(
+        tmp_path / "a.parquet",
+        sorted_table(),
+        row_group_size=ROWS // 2,
+        write_page_index=paged,
+        dictionary_pagesize_limit=limit,
+        use_dictionary=["word"],
+    )
+    full, patient = pq.read_table(path), Patient.read(path)
+    for row_group in range(2):
+        meta = patient.chunk(row_group, 0).get(CHUNK_META)
+        meta.set(7, thrift.I64, meta.get(7) + excess)
+    patient.write(path)
+    assert pq.read_table(path).equals(full)
+    table = ia.open(path)
+    for where, kept in (
+        ("key <> 7", pc.not_equal(full["key"], 7)),
+        ("key >= 150 and key < 250", pc.and_(pc.greater_equal(full["key"], 150), pc.less(full["key"], 250))),
+        ("word = 'word 0070'", pc.equal(full["word"], "word 0070")),
+        ("key <> 7 and word <> 'word 0070'", pc.and_(*_not_equal(full, 7, "word 0070"))),
+    ):
+        assert table.scan(where).to_arrow().equals(full.filter(kept)), where
+    assert table.scan().to_arrow().equals(full)
+    assert table.value_counts("word", "key <> 7").num_rows == 134
+
+
+def _not_equal(full, key, word):
+    return pc.not_equal(full["key"], key), pc.not_equal(full["word"], word)

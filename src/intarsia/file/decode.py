@@ -29,7 +29,14 @@ from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format.enums import PageType
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import Int64s
-from intarsia.format.pages import PAGE_CHECKSUM, Page, check_value_counts, dictionary_page, pages_at
+from intarsia.format.pages import (
+    PAGE_CHECKSUM,
+    Page,
+    check_value_counts,
+    dictionary_page,
+    pages_at,
+    parse_page,
+)
 from intarsia.format.row_groups import native_outlines, outlines_of_chunks
 from intarsia.format.structs import PageEncodingStats, RowGroup
 from intarsia.once import cached_property
@@ -322,7 +329,8 @@ def _check_entries(
         CorruptFileError: If a dictionary page has another number of values.
     """
     ends = list(accumulate(num_rows))
-    sizes = [dictionary_page(*fetched.part(start)).num_values for start in segments.starts]
+    firsts = map(partial(_with_first_page, fetched), segments.starts, segments.stops)
+    sizes = [dictionary_page(*first).num_values for first in firsts]
     first = 0
     for chunk in column.chunks:
         if len(chunk) and len(chunk.dictionary) != sizes[bisect_right(ends, first)]:
@@ -360,12 +368,27 @@ def _segments(schema: SyntheticSchema, fetched: FetchedBytes, plan: LeafPlan) ->
                 if is_plausible(num_values[at], stops[at] - starts[at]):
                     continue
             is_sure = is_plausible(num_values[at], stops[at] - starts[at])
-            data, start = fetched.part(starts[at]) if is_sure else fetched.between(starts[at], stops[at])
+            of_chunk = _with_first_page if is_sure else FetchedBytes.between
+            data, start = of_chunk(fetched, starts[at], stops[at])
             stop = start + stops[at] - starts[at]
             check_values(data, num_values[at], codec, leaf, schema.created_by, start, stop)
     encodings = [outlines.pages[group].encodings for group in groups.tolist()]
     raw_bytes = outlines.uncompressed_bytes[groups].tolist()
     return Segments(schema.positions[leaf.ordinal], starts, stops, num_values, raw_bytes, codecs, encodings)
+
+
+def _with_first_page(fetched: FetchedBytes, start: int, stop: int) -> tuple[bytes, int]:
+    """Return bytes that contain the first page of a chunk, and its place in them.
+
+    A chunk that claims too many bytes overlaps the next one, whose first page is then read in two parts.
+    """
+    data, place = fetched.part(start)
+    if place + stop - start > len(data):
+        try:
+            parse_page(data, place)
+        except CorruptFileError:
+            return fetched.between(start, stop)
+    return data, place
 
 
 def _check_pages(plan: ChunkPlan, codec: int, fetched: FetchedBytes, start: int, first: int) -> int:
@@ -416,7 +439,7 @@ def parse_pages(
     try:
         if dictionary is None:
             return pages_at(data, edges)
-        before, place = fetched.part(dictionary)
+        before, place = fetched.between(dictionary, first)
         return pages_at(data, edges, (before, place, place + first - dictionary))
     except CorruptFileError as error:
         raise PageIndexMismatchError(
@@ -577,7 +600,7 @@ def _chunks(plan: LeafPlan, fetched: FetchedBytes, num_rows: Sequence[int]) -> l
         dictionary = None
         if at in plan.dictionaries:
             length = plan.dictionaries[at].length
-            data, place = fetched.part(start - length)
+            data, place = fetched.between(start - length, start)
             dictionary = data, place, place + length
         chunks.append(_Chunk(codec, span, dictionary, chunk.page_starts, chunk.page_rows, num_values))
     return chunks
