@@ -34,8 +34,8 @@ from intarsia.format.pages import (
     Page,
     check_value_counts,
     dictionary_page,
+    iter_pages,
     pages_at,
-    parse_page,
 )
 from intarsia.format.row_groups import native_outlines, outlines_of_chunks
 from intarsia.format.structs import PageEncodingStats, RowGroup
@@ -385,7 +385,7 @@ def _with_first_page(fetched: FetchedBytes, start: int, stop: int) -> tuple[byte
     data, place = fetched.part(start)
     if place + stop - start > len(data):
         try:
-            parse_page(data, place)
+            next(iter_pages(data, start=place))
         except CorruptFileError:
             return fetched.between(start, stop)
     return data, place
