@@ -697,6 +697,16 @@ def check_deleting(spark):
     spark.sql(f"ALTER TABLE {table} CREATE BRANCH other")
     assert ias.delete(spark, f"{table}.branch_other", "user = 4", progress=False).rows_deleted == 46
     assert (spark.table(table).count(), spark.table(f"{table}.branch_other").count()) == (217, 171)
+    # commits of another session, which the catalog of this one does not see
+    other = spark.newSession()
+    for name in (table, f"{table}.branch_other"):
+        assert spark.table(name).where("user = 9").count() == 0
+        other.sql(f"INSERT INTO {name} VALUES (900, 9), (901, 9)")
+        assert ias.delete(spark, name, "user = 9", dry_run=True, progress=False).rows_deleted == 2
+        other.sql(f"INSERT INTO {name} VALUES (902, 9)")
+        assert ias.delete(spark, name, "user = 9", progress=False).rows_deleted == 3
+        other.catalog.refreshTable(table)
+        assert other.table(name).where("user = 9").count() == 0
     spark.sql("USE ice.db")  # then the name of a table has one part
     try:
         assert ias.delete(spark, "deleting", "user = 5", progress=False).rows_deleted == 45

@@ -516,21 +516,17 @@ def _delete_managed(
             reason="column-predicate",
             path=table,
         )
-    if found == "iceberg":
-        iceberg_table_of_files(spark, table)  # other tables cannot be changed
     path = local_path(python_path(table, decode=False))
     folder = table if path is None else os.path.abspath(path) if os.path.isdir(path) else None
     name = table if folder is None else f"delta.{quoted(folder)}"
-    whole = spark.table(name)
+    whole = _rows_now(spark, name, found)
     _refuse_other_rows(whole, where)
     if found == "iceberg" and _may_compare_nan(whole, where):
         # bounds in manifests are without NaN, by which Iceberg leaves out files; it does not translate this
         where = f"coalesce(({where}\n), false)"
     with without_pushdown(spark):
-        num_rows = (
-            spark.table(name).where(where).count() if dry_run else _delete_by_command(spark, name, where)
-        )
-        left = 0 if dry_run or not num_rows else spark.table(name).where(where).count()
+        num_rows = whole.where(where).count() if dry_run else _delete_by_command(spark, name, where, found)
+        left = 0 if dry_run or not num_rows else _rows_now(spark, name, found).where(where).count()
         if left:
             raise _still_match(name, left)
     lake_indexes: list[LakeIndexReport] = []
@@ -548,6 +544,13 @@ def _delete_managed(
     )
 
 
+def _rows_now(spark: SparkSession, name: str, found: str) -> DataFrame:
+    """Return the rows of a table, with all commits of others."""
+    if found == "iceberg":
+        iceberg_table_of_files(spark, name)
+    return spark.table(name)
+
+
 def _may_compare_nan(whole: DataFrame, where: str) -> bool:
     """Return whether a predicate may use a column with NaN: its name is then a part of the text."""
     return any(
@@ -557,7 +560,7 @@ def _may_compare_nan(whole: DataFrame, where: str) -> bool:
     )
 
 
-def _delete_by_command(spark: SparkSession, name: str, where: str) -> int:
+def _delete_by_command(spark: SparkSession, name: str, where: str, found: str) -> int:
     """Run the command of a table's format, again if another transaction was first.
 
     Returns:
@@ -568,7 +571,7 @@ def _delete_by_command(spark: SparkSession, name: str, where: str) -> int:
     """
     conflict: Exception | None = None
     for _ in range(_ROUNDS):
-        num_rows: int = spark.table(name).where(where).count()
+        num_rows: int = _rows_now(spark, name, found).where(where).count()
         if not num_rows:
             return 0
         try:

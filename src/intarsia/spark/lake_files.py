@@ -222,7 +222,7 @@ _REF = re.compile(r"(.+)\.((?:branch|tag)_[^.]+)")
 
 
 def iceberg_table_of_files(spark: SparkSession, name: str) -> str:
-    """Return the name of the table with the data files of an Iceberg table, or of its branch or tag.
+    """Return the name of the table with the data files of an Iceberg table, or of its branch or tag, as of now.
 
     Raises:
         UnsupportedFeatureError: If there is none: it is a table of metadata, or an older snapshot.
@@ -230,12 +230,13 @@ def iceberg_table_of_files(spark: SparkSession, name: str) -> str:
     if _ONE_PART.fullmatch(name):  # Spark would take it for the namespace of the table of files
         known = quoted(spark.catalog.currentCatalog()), spark.catalog.currentDatabase(), name
         name = ".".join(filter(None, known))
-    tables, is_ref = [f"{name}.data_files"], _REF.fullmatch(name)
+    tables, is_ref = {f"{name}.data_files": name}, _REF.fullmatch(name)
     if is_ref:  # a table may have the name of a branch
-        tables.append(f"{is_ref[1]}.data_files.{is_ref[2]}")
-    for table in tables:
-        if spark.catalog.tableExists(table):
-            return table
+        tables[f"{is_ref[1]}.data_files.{is_ref[2]}"] = is_ref[1]
+    for files, table in tables.items():
+        if spark.catalog.tableExists(files):
+            spark.catalog.refreshTable(table)  # the catalog of a session caches it, without commits of others
+            return files
     raise not_a_table(name)
 
 
