@@ -310,3 +310,20 @@ def test_few_rows_of_large_row_groups_are_read_together(tmp_path):
     scan(12)
     few, many = calls(lambda: scan(2)), calls(lambda: scan(12))
     assert many - few <= 10 * 850
+
+
+def test_calls_of_verify_for_each_row_group_of_a_histogram(tmp_path):
+    """Each row group was queried for its estimates, which add up those of all row groups."""
+
+    def calls_of_verify(row_groups):
+        path = tmp_path / f"{row_groups}.parquet"
+        values = pa.array(np.arange(row_groups * 8192))
+        pq.write_table(pa.table({"id": values}), path, row_group_size=8192, use_dictionary=False)
+        ia.attach(path, [ia.Histogram("id")])
+        report, number = python_calls(lambda: ia.verify(path))
+        assert report.findings == ()
+        return number
+
+    calls_of_verify(1)  # loads the modules
+    few, more, many = map(calls_of_verify, (8, 16, 32))
+    assert many - more <= 2.2 * (more - few)
