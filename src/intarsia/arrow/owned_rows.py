@@ -47,7 +47,9 @@ def take_values(values: Values, ordinals: npt.ArrayLike | pa.Array | pa.ChunkedA
     return _selected(values, lambda plain: _taken(plain, positions))
 
 
-def by_key(keys: pa.ChunkedArray, values: npt.NDArray[np.int64]) -> dict[Any, npt.NDArray[np.int64]]:
+def by_key(
+    keys: pa.ChunkedArray | pa.Array, values: npt.NDArray[np.int64]
+) -> dict[Any, npt.NDArray[np.int64]]:
     """Group values by keys, of which there may be millions.
 
     Args:
@@ -58,7 +60,8 @@ def by_key(keys: pa.ChunkedArray, values: npt.NDArray[np.int64]) -> dict[Any, np
         >>> found["a"].tolist(), found["b"].tolist()
         ([0, 2], [1])
     """
-    encoded = keys.combine_chunks().dictionary_encode()
+    keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    encoded = keys.dictionary_encode()
     names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
     order = np.argsort(codes, kind="stable")
     edges = np.searchsorted(codes[order], np.arange(len(names) + 1)).tolist()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from intarsia.arrow.owned_rows import by_key
 from intarsia.errors import ChangedMeanwhileError
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile
@@ -226,10 +227,7 @@ def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         *about, rows = batch.columns
         ordinals = rows.to_numpy(zero_copy_only=False)
-        files = about[0].dictionary_encode()
-        codes = files.indices.to_numpy(zero_copy_only=False)
-        for code in np.unique(codes).tolist():
-            here = np.flatnonzero(codes == code)
+        for here in by_key(about[0], np.arange(len(ordinals))).values():
             found[tuple(column[int(here[0])].as_py() for column in about)].append(ordinals[here])
     for (uri, num_bytes, modified), parts in found.items():
         ordinals = np.sort(np.concatenate(parts)).astype(np.int64)
