@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +86,31 @@ def test_a_file_that_is_listed_with_several_partition_values_is_refused(lake):
     assert caught.value.reason == "file-listed-twice"
 
 
+def test_splits_of_files_that_were_planned_together(tmp_path):
+    """Partition values, columns that a file lacks, and row groups are those of the file of a split."""
+    for ordinal in range(12):
+        table = rows_of_file(ordinal).select(FLAT)
+        if ordinal % 3 == 0:
+            table = table.append_column("extra", pa.array([ordinal] * table.num_rows))
+        write(tmp_path / f"p={ordinal // 4}" / f"{ordinal}.parquet", table, row_group_size=70)
+    table = ia.open(tmp_path)
+    for where in (
+        "user < 50000",
+        "extra = 3 OR user < 100",
+        "p = 1 AND id < 2000",
+        "user < 100 OR p = 2",
+        None,
+    ):
+        expected = table.scan(where).to_arrow()
+        for split_bytes in (None, 1):
+            splits = pickle.loads(pickle.dumps(table.plan(where, split_bytes=split_bytes)))
+            found = pa.concat_tables([split.to_arrow() for split in splits])
+            assert_same_rows(found, expected)
+            opened = [ia.open(split.path).plan(split_bytes=split_bytes) for split in splits]
+            known = {(one.path, one.row_groups) for of_file in opened for one in of_file}
+            assert split_bytes is None or {(split.path, split.row_groups) for split in splits} <= known
+
+
 def test_files_with_other_columns_partitions_and_codecs(tmp_path):
     for ordinal in range(12):
         table = rows_of_file(ordinal).select(FLAT)
@@ -157,12 +184,13 @@ def test_a_plan_is_the_sum_of_the_plans_of_its_files(lake, analyze):
 def test_calls_of_a_plan_for_each_file(tmp_path):
     """Each file that was left was opened, and planned by itself."""
     few, many = (make_lake(tmp_path / str(count), count, row_group_size=1000) for count in (20, 60))
-    for analyze, most in ((False, 200), (True, 450)):
+    plans = [(partial(ia.Scan.explain, analyze=True), 450), (ia.Scan.explain, 200), (ia.Scan.plan, 200)]
+    for plan, most in plans:
         calls = []
         for folder in (few, many):
             scan = ia.open(folder).scan("user % 2 = 0 OR name LIKE '%9'", FLAT)
             scan.explain()
-            calls.append(python_calls(lambda: scan.explain(analyze=analyze))[1])  # noqa: B023  called at once
+            calls.append(python_calls(lambda: plan(scan))[1])  # noqa: B023  called at once
         assert calls[1] - calls[0] < 40 * most
 
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.ahead import Completion, Done, ahead
+from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError
-from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file import ChunkKey, FileMetadata, ParquetInput
 from intarsia.file.chunks import DictionaryUse
 from intarsia.file.joined import JoinedInput
 from intarsia.file.schema import FileSchema
@@ -31,6 +32,7 @@ from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Bound, Path, Predicate
 from intarsia.read.file_plan import (
     FilePlan,
+    JoinedRows,
     load_locations,
     plan_chunks,
     plan_file,
@@ -119,6 +121,24 @@ class PlannedPart:
         return without_deleted(query, plan)
 
 
+class PlannedFile(NamedTuple):
+    """One of the files that were planned.
+
+    Attributes:
+        identity: The identity of the file that was planned.
+        constants: Columns with one value for all rows of the file; see `FileQuery`.
+        rows: The rows that might match, as row numbers of the file.
+        sizes: The estimated bytes to read of each row group.
+    """
+
+    entry: DataFile
+    identity: Hashable | None
+    metadata: FileMetadata
+    constants: Mapping[Path, pa.Array]
+    rows: RowSelection
+    sizes: list[int]
+
+
 @dataclass(eq=False)
 class OpenPlan:
     """A file that was opened and planned, or several that are read as one; the caller closes it.
@@ -143,6 +163,28 @@ class OpenPlan:
     def record(self, outcome: FileOutcome) -> None:
         """Set the outcome, in place of an earlier one."""
         self.outcome = outcome
+
+    def files(self) -> Iterator[PlannedFile]:
+        """Yield the file, or each of the files that are read as one."""
+        file, constants, rows = self.query.file, self.query.constants, self.plan.candidates
+        sizes = self.query.estimated_bytes_by_group(rows).tolist()
+        if self.among is None:
+            yield PlannedFile(self.entry, file.source.identity, file.metadata, constants, rows, sizes)
+            return
+        assert isinstance(file, JoinedInput)
+        joined = file.joined
+        for position, entry in zip(np.flatnonzero(self.among).tolist(), self.entries, strict=True):
+            part = joined.parts[position]
+            start, stop = joined.row_edges[position : position + 2].tolist()
+            first, last = joined.group_edges[position : position + 2].tolist()
+            yield PlannedFile(
+                entry,
+                part.identity,
+                part.metadata,
+                {path: take_values(values, [position]) for path, values in constants.items()},
+                JoinedRows(start, stop).of(rows),
+                sizes[first:last],
+            )
 
 
 @dataclass(frozen=True, eq=False)

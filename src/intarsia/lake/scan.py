@@ -375,24 +375,28 @@ class Scan:
         if split_bytes is not None and split_bytes < 1:
             raise ValueError(f"split_bytes is {split_bytes}; it must be 1 or more, or None")
         splits: list[Split] = []
-        with self._running() as run, contextlib.closing(run.planned_files(does=Ahead.PLAN)) as files:
-            for opened in files:
-                query, plan = opened.query, opened.plan
+        files = partial(QueryRun.planned_files, does=Ahead.PLAN, is_alone=lambda _: False)
+        with self._running() as run, contextlib.closing(files(run)) as found:
+            for opened in found:
+                query = opened.query
                 here = query.file.arrow_schema if query.names is None else query.names.schema
-                shared = SplitQuery(
-                    replace(opened.entry.as_opened(query.file.source.identity), deletes=None),
-                    file_identity(query.file),
-                    self._where,
-                    self._binder.view(here),
-                    tuple(self.columns),
-                    self.schema,
-                    query.constants,
-                    self._binder.names_of(query.names),
-                    query.deleted,
-                )
+                view, names = self._binder.view(here), self._binder.names_of(query.names)
                 with query.file.named_errors():
-                    splits += make_splits(shared, query, plan, split_bytes)
-                    opened.record(FileOutcome(plan, count_planned(query, plan.candidates)))
+                    for file in opened.files():
+                        shared = SplitQuery(
+                            replace(file.entry.as_opened(file.identity), deletes=None),
+                            file_identity(file.metadata),
+                            self._where,
+                            view,
+                            tuple(self.columns),
+                            self.schema,
+                            file.constants,
+                            names,
+                            file.entry.deleted_rows(),
+                        )
+                        edges = file.metadata.footer.row_group_starts
+                        splits += make_splits(shared, edges, file.sizes, file.rows, split_bytes)
+                    opened.record(FileOutcome(opened.plan, count_planned(query, opened.plan.candidates)))
         return splits
 
     def count(self) -> int:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from operator import itemgetter
 
 import pyarrow as pa
 import xxhash
@@ -23,7 +22,7 @@ from intarsia.read.file_rows import read_rows
 from intarsia.read.output_columns import FileNames, OutputColumn, concat_rows
 from intarsia.read.report import warn_of_ignored
 from intarsia.records import dataclass
-from intarsia.rows.selection import RowSelection
+from intarsia.rows.selection import Rows, RowSelection
 from intarsia.tuning import RUNS_AT_ONCE
 
 
@@ -152,22 +151,26 @@ def file_identity(file: ParquetInput | FileMetadata) -> str:
     return f"{file.footer.file_length}-{xxhash.xxh3_128_hexdigest(file.footer.raw)}"
 
 
-def make_splits(shared: SplitQuery, query: FileQuery, plan: FilePlan, split_bytes: int | None) -> list[Split]:
+def make_splits(
+    shared: SplitQuery, edges: Rows, sizes: Sequence[int], rows: RowSelection, split_bytes: int | None
+) -> list[Split]:
     """Divide the rows to read of a file into splits, at row group boundaries.
 
     Args:
         shared: The data that the splits share.
-        plan: The rows that might match.
+        edges: The first row of each row group, and the end of the last one.
+        sizes: The number of bytes to read of each row group.
+        rows: The rows that might match.
         split_bytes: Approximate number of bytes to read per split; None for one split per file.
 
     Returns:
         The splits; none of them is empty.
     """
-    edges, splits = query.file.footer.row_group_starts, []
-    num_bytes = query.estimated_bytes_by_group(plan.candidates).tolist()
-    sizes = [(group, num_bytes[group]) for group in query.groups_with(plan.candidates)]
-    for part in split_batches(sizes, itemgetter(1), math.inf if split_bytes is None else split_bytes):
-        groups = tuple(group for group, _ in part)
-        rows = plan.candidates.clip(int(edges[groups[0]]), int(edges[groups[-1] + 1]))
-        splits.append(Split(query.file.path, groups, tuple(rows), sum(size for _, size in part), shared))
+    splits = []
+    wanted: list[int] = rows.overlaps(edges[:-1], edges[1:]).nonzero()[0].tolist()
+    most_bytes = math.inf if split_bytes is None else split_bytes
+    for groups in split_batches(wanted, sizes.__getitem__, most_bytes):
+        within = rows.clip(int(edges[groups[0]]), int(edges[groups[-1] + 1]))
+        num_bytes = sum(map(sizes.__getitem__, groups))
+        splits.append(Split(shared.file.path, tuple(groups), tuple(within), num_bytes, shared))
     return splits

@@ -28,7 +28,6 @@ from intarsia.lake.scan import Scan
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Path
-from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
 from intarsia.rows.selection import RowSelection
@@ -162,7 +161,8 @@ def plan_pages(
                 None,
                 RowSelection.none(),
             )
-            splits += make_splits(shared, query, FilePlan(one.rows, RowSelection.none()), _TASK_BYTES)
+            sizes = query.estimated_bytes_by_group(one.rows).tolist()
+            splits += make_splits(shared, file.footer.row_group_starts, sizes, one.rows, _TASK_BYTES)
             saved_bytes += file.source.size() - one.num_bytes  # the listed size of an object is not known
     return splits, others, saved_bytes
 
