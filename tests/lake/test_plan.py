@@ -15,9 +15,12 @@ import pytest
 from obstore.store import LocalStore
 
 import intarsia as ia
+from intarsia.file.metadata import parse_footer
 from intarsia.format.structs import OffsetIndex
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
+from tests.counting import calls
+from tests.lake.index.lakes import age
 from tests.reading.surgery import Patient
 
 
@@ -50,6 +53,21 @@ def test_a_file_replaced_after_it_was_planned(tmp_path):
     with pytest.raises(ia.ReplacedWhileReadError) as caught:
         split.to_arrow()
     assert (caught.value.reason, caught.value.path) == ("file-replaced", str(path))
+
+
+def test_splits_of_a_file_parse_its_footer_once(tmp_path):
+    """A footer of 2,000 row groups takes longer to parse than the rows of a split to read."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"a": range(100)}), path, row_group_size=10)
+    age(path)
+    splits = pickle.loads(pickle.dumps(ia.open(path).plan(split_bytes=1)))
+    assert len(splits) == 10
+    assert calls(lambda: [split.to_arrow() for split in splits], of=parse_footer) == 1
+    pq.write_table(pa.table({"a": range(1, 101)}), path, row_group_size=10)
+    age(path)
+    for split in splits:
+        with pytest.raises(ia.ReplacedWhileReadError):
+            split.to_arrow()
 
 
 def test_an_object_replaced_between_listing_and_planning(tmp_path):

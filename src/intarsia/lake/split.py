@@ -14,6 +14,7 @@ from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput
 from intarsia.indexes.proof import split_batches
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.snapshot import TableCache
 from intarsia.predicate import Path, Predicate, bind
 from intarsia.predicate.bound import renamed
 from intarsia.read.file_plan import FilePlan
@@ -24,6 +25,9 @@ from intarsia.read.report import warn_of_ignored
 from intarsia.records import dataclass
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.tuning import RUNS_AT_ONCE
+
+#: The footers of the files whose splits this process has read: a task often reads several splits of a file.
+_FOOTERS = TableCache(64 << 20)
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ class Split:
         """
         shared = self._shared
         tables = [no_rows(shared.schema)]
-        with shared.file.input_of(shared.file.open()) as file:
+        with self._open() as file:
             self._check(file)
             predicate = None if shared.predicate is None else bind(shared.predicate, shared.view)
             if predicate is not None and shared.names is not None:
@@ -122,7 +126,14 @@ class Split:
                 for piece in read_rows(query, plan, runs_at_once=RUNS_AT_ONCE)
             )
             warn_of_ignored(file.ignored)
+            _FOOTERS.put_metadata(self.path, file.source.identity, file.metadata)
         return concat_rows(tables)
+
+    def _open(self) -> ParquetInput:
+        """Open the file, with the footer that another split has read if the file has not changed since."""
+        file = self._shared.file
+        source = file.open(fresh=_FOOTERS.latest_metadata(self.path) is not None)
+        return file.input_of(source, _FOOTERS.metadata(self.path, source.identity))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Implement the Arrow PyCapsule protocol."""
