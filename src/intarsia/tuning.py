@@ -198,5 +198,5 @@ MAX_MERGED_FILES = 512
 #: An automatic update rewrites segments with more stale entries; a build rewrites all with any.
 MAX_STALE_PART = 0.5
 
-#: A listing of objects is not checked again within this time.
+#: A listing of objects, and what has been read of them for a schema, is not checked again within this time.
 LISTING_SECONDS = 1.0

@@ -97,7 +97,7 @@ class Scan:
         self._table = table
         self._is_traced = is_traced
         self._arguments = (table, predicate, columns, limit, order_by, on_error)
-        # the first run includes the reads for the schema, and does not check these footers again
+        # the first run includes the reads for the schema, and does not request these footers again
         self._snapshot: Snapshot | None = snapshot or table.new_snapshot(is_traced=is_traced)
         self._limit = limit
         self._on_error = on_error
@@ -122,6 +122,7 @@ class Scan:
         if snapshot is None:
             snapshot = self._snapshot or self._table.new_snapshot(is_traced=self._is_traced)
             self._snapshot = None
+            snapshot.start()
             if self._run.snapshot is snapshot and not fields:
                 return self._run  # it was made for the report of a scan that has not run
         ranges, trace = snapshot.reads.ranges, None

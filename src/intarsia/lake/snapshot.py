@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from functools import partial
@@ -29,6 +30,7 @@ from intarsia.records import dataclass
 from intarsia.storage import ByteRange, ByteSource, CountedSource, ObjectIdentity, QueryReads, identity_of
 from intarsia.storage.objects import quoted
 from intarsia.storage.running_query import Deadline, applied, counting
+from intarsia.tuning import LISTING_SECONDS
 
 #: Memory limit of a cache: footers, page indexes and directories, joined footers, opened indexes and the ends
 #: of objects of one table.
@@ -269,6 +271,7 @@ class Snapshot:
         self._lake_index = lake_index
         self._deadline: Deadline | None = deadline if of is None else of._deadline
         self.reads = reads
+        self._latest = time.monotonic()  # when a file was read or compared
         # the identities of the files that were read or compared in this run
         self._identities: dict[str, Hashable] = {} if of is None else of._identities
         self._forgotten: set[str] = set() if of is None else of._forgotten
@@ -276,6 +279,15 @@ class Snapshot:
             cache.begin_run()
 
     # --- the run -----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin the run: what has been read for the schema may have been replaced since.
+
+        Local files are compared again with a stat. Objects are, with requests, only after a second.
+        """
+        if not self._has_objects or time.monotonic() - self._latest >= LISTING_SECONDS:
+            self._identities.clear()
+            vars(self).pop("known", None)
 
     def running(self) -> contextlib.AbstractContextManager[None]:
         """Count the reads within the block, and end it at the deadline."""
@@ -307,6 +319,11 @@ class Snapshot:
             ObjectStoreError: If the store cannot be reached or refuses the request.
         """
         return self._lake_index.known_files()
+
+    @property
+    def listed(self) -> KnownFiles | None:
+        """The files that the lake index contains, as they were listed, for the schema."""
+        return self.known if self._has_objects else self._lake_index.known_files(as_listed=True)
 
     # --- the files ---------------------------------------------------------------------------------
 
@@ -435,5 +452,5 @@ class Snapshot:
         except ReplacedWhileReadError:
             source = entry.open(fresh=True)
             found = read(source, None)
-        self._identities[entry.path] = source.identity
+        self._identities[entry.path], self._latest = source.identity, time.monotonic()
         return found

@@ -315,7 +315,8 @@ class TableFiles:
         """
         schemas: dict[int, FileSchema] = {}
         errors: dict[int, Exception] = {}
-        for files in snapshot.known.families if snapshot.known is not None else ():
+        listed = snapshot.listed
+        for files in listed.families if listed is not None else ():
             schemas |= dict.fromkeys(files.files.tolist(), files.family.schema)
 
         def read(ordinal: int) -> None:

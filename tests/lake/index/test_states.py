@@ -182,6 +182,26 @@ def test_a_file_that_is_replaced_before_the_first_query_of_a_table_is_read_again
     assert not rows(ia.open(lake), "day = 3")
 
 
+@pytest.mark.parametrize("has_lake_index", [True, False])
+@pytest.mark.parametrize(
+    ("ask", "expected"),
+    [
+        (lambda scan: scan.to_arrow().num_rows, 100),
+        (lambda scan: scan.count(), 100),
+        (lambda scan: sum(batch.num_rows for batch in scan), 100),
+        (lambda scan: scan.aggregate({"day": ["max"]})["day"]["max"], 50),
+        (lambda scan: sum(split.to_arrow().num_rows for split in scan.plan()), 100),
+    ],
+)
+def test_a_file_that_is_replaced_before_a_scan_runs_is_read_again(lake, has_lake_index, ask, expected):
+    """The first scan of a table reads its schema; the scan may run much later."""
+    if not has_lake_index:
+        ia.open(lake).remove_lake_index()
+    scan = ia.open(lake).scan("day = 50")
+    write(lake / "day-003.parquet", rows_of_day(50), INDEXES)
+    assert ask(scan) == expected
+
+
 def test_removed_files_are_forgotten(lake):
     os.unlink(lake / "day-003.parquet")
     table = check(lake)

@@ -422,12 +422,16 @@ class TableLakeIndex:
     def _ordinals(self) -> dict[str, int]:
         return {file.path: ordinal for ordinal, file in enumerate(self._files)}
 
-    def known_files(self) -> KnownFiles | None:
+    def known_files(self, *, as_listed: bool = False) -> KnownFiles | None:
         """Return the files that the lake index contains unchanged; None without a lake index.
 
         The first call opens the lake index. If it lacks a few of the files, their footers and indexes
         are read, and the lake index is updated. Each call reads the stamps of the files again, except those
         of objects that have just been listed.
+
+        Args:
+            as_listed: Whether the first call need not read the stamps of local files either that have just
+                been listed.
         """
         if self._is_opened:
             if self._index is not None:
@@ -436,7 +440,7 @@ class TableLakeIndex:
         with self._opening:  # queries that start together open it once, and all use it
             if not self._is_opened:
                 try:
-                    self._known = self._opened()
+                    self._known = self._opened(as_listed=as_listed)
                 finally:
                     self._is_opened = True
             return self._known
@@ -448,7 +452,7 @@ class TableLakeIndex:
             self.known_files()
         return self._index is not None
 
-    def _opened(self) -> KnownFiles | None:
+    def _opened(self, *, as_listed: bool) -> KnownFiles | None:
         where = self._location if len(self._files) > 1 else None
         if where is None:
             return None
@@ -460,10 +464,10 @@ class TableLakeIndex:
         if not index.segments:
             return None
         self._index = index
-        # Spark compares the files of its lists when it reads them. Listing objects again takes a request for
-        # each thousand; a stat is cheap, and this program may have replaced a local file since.
-        is_new = "://" in where.root and time.monotonic() - self._listed < LISTING_SECONDS
-        is_enough = is_new or isinstance(self._files, FileList)
+        # Listing objects again takes a request for each thousand; a stat is cheap, and this program may have
+        # replaced a local file since. Spark compares the files of its lists when it reads them.
+        is_new = time.monotonic() - self._listed < LISTING_SECONDS
+        is_enough = (is_new and (as_listed or "://" in where.root)) or isinstance(self._files, FileList)
         known = index.known(as_listed=is_enough and have_stamps(self._files))
         missing = np.flatnonzero(~known.is_known)
         most = max(MAX_REFRESHED_FILES, len(self._files) // REFRESHED_PART)
