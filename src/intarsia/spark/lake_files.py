@@ -222,7 +222,7 @@ _REF = re.compile(r"(.+)\.((?:branch|tag)_[^.]+)")
 
 
 def iceberg_table_of_files(spark: SparkSession, name: str) -> str:
-    """Return the name of the table with the data files of an Iceberg table, or of its branch or tag, as of now.
+    """Return the name of the table with the data files of an Iceberg table, branch or tag, as of now.
 
     Raises:
         UnsupportedFeatureError: If there is none: it is a table of metadata, or an older snapshot.
