@@ -179,6 +179,21 @@ def test_an_order_of_many_columns(tmp_path, num_columns):
     assert found.equals(rows.sort_by(order).slice(0, 5))
 
 
+@pytest.mark.parametrize("where", [None, "day = 3"])
+def test_a_leading_column_with_one_value_does_not_hide_the_next(tmp_path, where):
+    """Its bounds are those of all row groups, so these were read in the order of the file."""
+    for part in range(4):
+        numbers = range(part * 400, part * 400 + 400)
+        days = [3] * 400 if where is None else [3 if number < 1200 else 4 for number in numbers]
+        rows = pa.table({"day": days, "y": numbers, "text": ["a"] * 400})
+        write(tmp_path / f"{part}.parquet", rows, row_group_size=20)
+    last = 1600 if where is None else 1200
+    for order in ("day, y DESC", "day DESC, text, y DESC"):
+        scan = ia.open(tmp_path).scan(where, ["y"], order_by=order, limit=3)
+        assert scan.to_arrow()["y"].to_pylist() == [last - 1, last - 2, last - 3]
+        assert scan.report.row_groups_read <= 4
+
+
 def test_an_order_needs_a_limit_and_a_column_of_values(tmp_path):
     write(tmp_path / "f.parquet", pa.table({"x": [1], "l": [[2]]}))
     table = ia.open(tmp_path)

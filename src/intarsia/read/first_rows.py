@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.arrow.owned_rows import take_values
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import Leaf
 from intarsia.indexes.column_index import ColumnIndexes
@@ -28,7 +29,7 @@ from intarsia.read.file_plan import FilePlan, plan_file, prune, retry_without_wr
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece, read_known_rows
 from intarsia.read.pruner import Pruner, PruneStep, compares
-from intarsia.read.sort_key import SortKey, TopRows
+from intarsia.read.sort_key import Ranks, SortKey, TopRows
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bounds
 from intarsia.rows.selection import Rows, RowSelection
@@ -182,6 +183,7 @@ class AxisSearch:
 
     def _next_rows(self, key: SortKey, left: RowSelection, limit: int, least: int) -> RowSelection:
         """Return the rows to read next; see `SortKey.next_granules`."""
+        key = key.varying(partial(self._ranks_of, left))
         path, edges = self.query.own(key.column).path, self.file.footer.row_group_starts
         if path in self.query.constants:
             ranks = key.ranks_of_values(self.query.constants[path])
@@ -204,6 +206,15 @@ class AxisSearch:
             chosen = key.next_granules(parts, num_rows, limit, least)
             starts, stops = starts[chosen], stops[chosen]
         return left & RowSelection.union_of(starts, stops)
+
+    def _ranks_of(self, left: RowSelection, key: SortKey) -> Ranks | None:
+        """Return the ranks of the files or row groups with rows that are left; None if they are not known."""
+        path = self.query.own(key.column).path
+        if path in self.query.constants:
+            files = np.flatnonzero(left.count_between(self.edges))
+            return key.ranks_of_values(take_values(self.query.constants[path], files))
+        bounds = column_statistics(self.file, path)
+        return None if bounds is None else key.ranks(bounds).take(np.array(self.query.groups_with(left)))
 
     def _page_bounds(self, path: Path, groups: Rows) -> dict[int, Bounds]:
         """Return the bounds of the pages of those row groups that have a ColumnIndex."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,13 @@ class Ranks(NamedTuple):
     keys: np.ndarray
     worst: np.ndarray
     key_type: str
+
+    @property
+    def are_one_value(self) -> bool:
+        """Whether all granules have the same value, as far as their bounds show."""
+        first = self.keys[:1]
+        is_same = (self.keys == first) & (self.worst == first) & (self.tiers == _BOUNDED)
+        return bool(np.all(is_same))
 
     def take(self, ordinals: np.ndarray) -> Ranks:
         """Return the ranks of some of the granules, in the given order."""
@@ -143,6 +151,20 @@ class SortKey:
         is_null = np.asarray(values.is_null().to_numpy(), dtype=bool)
         tiers[is_null] = -1 if self.nulls_first else 3
         return tiers
+
+    def varying(self, ranks: Callable[[SortKey], Ranks | None]) -> SortKey:
+        """Return the order of rows without the leading columns that have one value in all granules.
+
+        Args:
+            ranks: Returns the ranks of the granules by a column; None if they are not known.
+        """
+        key = self
+        while key.then:
+            found = ranks(key)
+            if found is None or not found.are_one_value:
+                break
+            key = replace(key.then[0], then=key.then[1:])
+        return key
 
     def ranks(self, bounds: Bounds) -> Ranks:
         """Return the rank of each granule."""
