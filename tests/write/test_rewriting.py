@@ -115,6 +115,22 @@ def test_files_of_other_writers(tmp_path, source):
     check(path, source, deleted)
 
 
+def test_numbers_with_a_length(tmp_path):
+    """fastparquet writes one in the schema, which only FIXED_LEN_BYTE_ARRAY has."""
+    path, before = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    numbers = pa.array([None, *range(1, 9)], pa.int64())
+    pq.write_table(pa.table({"a": numbers, "b": numbers.cast(pa.float64())}), path)
+    patient = Patient.read(path)
+    for name in "ab":
+        patient.element(name).set(2, thrift.I32, 64)
+    patient.write(path)
+    shutil.copy(path, before)
+    expected = rows_left(path, [0, 3])
+    without(path, [0, 3])
+    assert_same_rows(read(path), expected)
+    check(path, before, [0, 3])
+
+
 @settings(max_examples=examples(60))
 @given(st.data())
 def test_any_table(tmp_path_factory, data):

@@ -291,8 +291,10 @@ def indexes_of(file: ParquetInput) -> list[Attachable]:
 
 
 def _shape(leaf: Leaf) -> tuple[object, ...]:
-    physical, length = leaf.type, leaf.element.type_length or 0
-    if physical == Type.INT96:
+    physical, length = leaf.type, 0
+    if physical == Type.FIXED_LEN_BYTE_ARRAY:  # fastparquet writes a length for numbers
+        length = leaf.element.type_length or 0
+    elif physical == Type.INT96:
         physical, length = Type.FIXED_LEN_BYTE_ARRAY, INT96_BYTES
     return physical, length, leaf.max_definition_level, leaf.max_repetition_level
 
