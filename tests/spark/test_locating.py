@@ -14,6 +14,7 @@ from intarsia import spark as ias
 from intarsia.errors import ColumnNotFoundError
 from intarsia.spark.querying import MAX_KEYS
 from tests.spark.comparing import settings
+from tests.spark.skipping import dropped
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,19 @@ def lake(tmp_path_factory):
         pq.write_table(table, place, row_group_size=700)
     ia.attach(folder, [ia.PageIndex(), ia.Bloom("user"), ia.Distinct("name")])
     return folder
+
+
+def test_a_table_with_files_that_the_session_has_not_listed(spark, tmp_path):
+    folder, copy = tmp_path / "table", tmp_path / "copy"
+    spark.range(10).coalesce(1).write.parquet(str(folder))
+    with dropped(spark, "grows"):
+        spark.sql(f"CREATE TABLE grows USING parquet LOCATION '{folder}'")
+        assert spark.table("grows").count() == 10
+        pq.write_table(pa.table({"id": range(10, 12)}), folder / "new.parquet")
+        keys = spark.createDataFrame([(3,), (11,)], "id LONG")
+        assert places(ias.locate(spark, keys, "grows", key="id"))[-1] == (11, "new.parquet", 1)
+        pq.write_table(pa.table({"id": range(12, 15)}), folder / "newer.parquet")
+        assert ias.optimize(spark, "grows", str(copy), progress=False).num_rows == 15
 
 
 def places(frame):

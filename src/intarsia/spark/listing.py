@@ -440,9 +440,9 @@ def refresh(spark: SparkSession, source: Source) -> None:
 
 
 def refresh_tables(spark: SparkSession, source: Source) -> None:
-    """Let the session list the files of Parquet tables again, because some have other lengths.
+    """Let the session list the files of Parquet tables again, which it does once for each table.
 
-    An enabled session reads files as a whole if they have changed since it listed the files of a table.
+    It misses new files, and an enabled session reads files as a whole if they have changed since.
     """
     for name in paths_of(source):
         if snapshot_format(spark, name) is None and location_of(spark, name) != name:

@@ -46,6 +46,7 @@ from intarsia.spark.listing import (
     paths_of,
     python_path,
     refresh,
+    refresh_tables,
     refuse_managed_files,
     refuse_managed_folders,
     source_files,
@@ -227,6 +228,7 @@ def optimize(
         raise ValueError("pass a destination, or in_place=True")
     target = None if destination is None else _local_destination(destination)
     with named_unreadable_files():
+        refresh_tables(spark, source)
         frame, folders, found_partitions = source_rows(spark, source)
     if target is None:
         target = _own_folder(spark, source, frame)

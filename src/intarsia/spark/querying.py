@@ -19,7 +19,7 @@ from intarsia.read.report import ScanReport
 from intarsia.records import dataclass
 from intarsia.spark.job import act_on_files, reporter
 from intarsia.spark.lake_files import list_rows
-from intarsia.spark.listing import Source
+from intarsia.spark.listing import Source, refresh_tables
 from intarsia.spark.reading import read
 from intarsia.spark.spark_stores import with_stores_of_spark
 from intarsia.spark.spark_types import INTEGERS, quoted
@@ -219,6 +219,7 @@ def locate(spark: SparkSession, keys: DataFrame, path: Source, *, key: Key) -> D
         if name not in keys.columns:
             raise ColumnNotFoundError(name, keys.columns)
     requested = keys.select(*(keys[quoted(name)] for name, _ in pairs)).distinct()
+    refresh_tables(spark, path)
     whole = read(spark, path)
     for _, name in pairs:
         if name not in whole.columns:
