@@ -12,7 +12,7 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from obstore.store import LocalStore
+from obstore.store import LocalStore, MemoryStore
 
 import intarsia as ia
 from intarsia.file.metadata import parse_footer
@@ -68,6 +68,20 @@ def test_splits_of_a_file_parse_its_footer_once(tmp_path):
     for split in splits:
         with pytest.raises(ia.ReplacedWhileReadError):
             split.to_arrow()
+
+
+def test_a_footer_of_another_store_is_not_used(tmp_path, put_behind_urls):
+    """Stores may number their versions, so that objects of the same name and length have the same ETag."""
+    for first in (0, 100):
+        store = MemoryStore()
+        put_behind_urls(store)
+        sink = io.BytesIO()
+        pq.write_table(
+            pa.table({"a": range(first, first + 50)}), sink, compression="none", use_dictionary=False
+        )
+        obstore.put(store, "x.parquet", sink.getvalue())
+        (split,) = ia.open("s3://bucket/x.parquet").plan()
+        assert split.to_arrow()["a"].to_pylist() == list(range(first, first + 50))
 
 
 def test_an_object_replaced_between_listing_and_planning(tmp_path):

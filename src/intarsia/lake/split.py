@@ -133,7 +133,9 @@ class Split:
         """Open the file, with the footer that another split has read if the file has not changed since."""
         file = self._shared.file
         source = file.open(fresh=_FOOTERS.latest_metadata(self.path) is not None)
-        return file.input_of(source, _FOOTERS.metadata(self.path, source.identity))
+        known = _FOOTERS.metadata(self.path, source.identity)
+        is_planned = known is not None and file_identity(known) == self.identity
+        return file.input_of(source, known if is_planned else None)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Implement the Arrow PyCapsule protocol."""
