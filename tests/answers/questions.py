@@ -71,15 +71,20 @@ def tuples(table):
 
 
 def rows_of(scan, how):
-    """The rows of a scan; no index must be ignored except those that pyarrow 26 writes wrongly.
+    """The rows of a scan, which has ignored no index."""
+    rows = pa.Table.from_batches(list(scan), scan.schema) if how == "batches" else scan.to_arrow()
+    expect_no_ignored(scan.report)
+    return rows
+
+
+def expect_no_ignored(report):
+    """No index must be ignored except those that pyarrow 26 writes wrongly, here or in an earlier query.
 
     With tiny pages, list columns get empty pages with the same first row as the next page.
     """
-    rows = pa.Table.from_batches(list(scan), scan.schema) if how == "batches" else scan.to_arrow()
-    for note in scan.report.ignored:
+    for note in report.ignored:
         assert note.index.startswith(("OffsetIndex of n.", "page index, row group")), note
         assert note.code in ("rows-not-ascending", "wrong-page-index"), note
-    return rows
 
 
 ways = st.sampled_from(["table", "batches"])
@@ -206,7 +211,7 @@ def totals(draw, asked):
         for name in draw(st.lists(st.sampled_from(asked.source.comparable), unique=True))
     }
     answer = asked.scan().aggregate({"*": ["count"], **requested})
-    assert answer.report.ignored == []
+    expect_no_ignored(answer.report)
     assert answer.report.rows_matched == asked.count
     expect_totals(answer, asked, requested)
     if asked.numbers is None:
