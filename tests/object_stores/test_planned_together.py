@@ -172,6 +172,20 @@ def test_costs(lake, objects, where, num_rows, reads, waves, index_bytes):
     assert fewest_waves(lake, waves, run) <= waves
 
 
+@pytest.mark.parametrize("plan", [ia.Scan.explain, ia.Scan.plan])
+def test_a_plan_opens_no_object_and_reads_no_page(lake, plan):
+    """Objects that are planned together are only compared with their listed versions."""
+    table = ia.open(FOLDER)
+    assert table.schema.names  # reads the footers
+    for where in ("id >= 70", None):
+        scan = table.scan(where)
+        scan.explain()
+        lake.reset()
+        plan(scan)
+        assert (lake.names["get"], lake.num_bytes) == (0, 0)
+        assert lake.names["head"] == NUM_OBJECTS
+
+
 def test_a_first_query_reads_only_footers(lake):
     """The bytes that are read with the footers contain the filters; the next query reads the filters."""
     scan = ia.open(FOLDER).scan(user(VALUE))
