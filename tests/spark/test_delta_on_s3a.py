@@ -37,7 +37,7 @@ def server():
 
 
 @contextlib.contextmanager
-def started(server, folder, **own):
+def started(server, folder, environment=(), **own):
     """A session with the settings of S3A, in a process that has no other credentials."""
     more = {
         "spark.jars": ",".join(map(str, jars_of("delta-4.2").glob("*.jar"))),
@@ -47,10 +47,8 @@ def started(server, folder, **own):
         "spark.sql.extensions": EXTENSION,
         **{f"spark.hadoop.{key}": value for key, value in s3a_settings(server).items()},
     }
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
-    # PySpark then takes a free port for a server of Spark Connect
-    environment["SPARK_TESTING"] = "1"
-    session = SparkHost(folder, {**more, **own}, environment, str(spark_of("4.2")))
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    session = SparkHost(folder, {**own, **more}, {**inherited, **dict(environment)}, str(spark_of("4.2")))
     try:
         yield session
     finally:
@@ -146,7 +144,9 @@ def test_an_object_that_changes_before_its_length_is_committed(server, session):
 def test_a_folder_over_spark_connect(server, tmp_path):
     """Its files have rows that the table has deleted, so only jobs on files take it."""
     settings = {key: value for key, value in SESSION.items() if key != "spark.master"}
-    with started(server, tmp_path, **settings, **{"spark.remote": "local[2]"}) as session:
+    # PySpark then takes a free port for the server of Spark Connect
+    environment = {"SPARK_TESTING": "1"}
+    with started(server, tmp_path, environment, **settings, **{"spark.remote": "local[2]"}) as session:
         session.run(f"{PROGRAM}check_connect(spark)")
 
 
