@@ -19,6 +19,7 @@ import intarsia as ia
 from intarsia.file import ChunkKey, FileMetadata, ParquetInput, parquet_file
 from intarsia.file.metadata import find_directory, parse_footer
 from intarsia.file.parquet_file import parse_column_index, parse_offset_index
+from intarsia.format.row_groups import parsed_part
 from intarsia.indexes.embedded import KeptIndexes
 from intarsia.indexes.sample import OpenSample
 from intarsia.lake.data_file import DataFile
@@ -394,6 +395,14 @@ def test_footers_of_many_files_are_kept_if_few_of_their_chunks_are_parsed(tmp_pa
     assert table.count(" OR ".join(f"c{ordinal} = 7" for ordinal in range(100))) == 12
     assert cache.memory_bytes <= limit
     assert calls(lambda: table.count("c2 = 7"), of=parse_footer) > 0  # all chunks were parsed
+
+
+def test_footers_are_measured_again_only_if_more_of_them_is_parsed(tmp_path):
+    for name in "abc":
+        write(tmp_path / f"{name}.parquet", range(2000))
+    table = ia.open(tmp_path)
+    assert calls(lambda: table.count("a < 5"), of=parsed_part) > 0
+    assert calls(lambda: table.count("a < 5"), of=parsed_part) == 0
 
 
 def test_a_footer_with_much_other_metadata_is_kept(tmp_path):

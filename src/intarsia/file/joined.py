@@ -128,6 +128,13 @@ class JoinedMetadata(FileMetadata):
         self._part_of_group: list[int] = np.repeat(np.arange(len(parts)), counts).tolist()
         end = self.starts[-1]
         super().__init__(parts[0].metadata.path, RawFooter(b"", end, end))
+        self._size_before: tuple[int, int, float] | None = None
+
+    def has_grown(self) -> bool:
+        """Return whether more has been parsed since the last call."""
+        size = len(self._derived), len(self._locations), self._outlines.share
+        is_same, self._size_before = size == self._size_before, size
+        return not is_same
 
     @property
     def present_bytes(self) -> int:

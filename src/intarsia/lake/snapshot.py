@@ -159,7 +159,9 @@ class TableCache:
         return found
 
     def measure(self, joined: JoinedMetadata) -> None:
-        """Measure the size of joined metadata again, which includes what has been parsed of its files."""
+        """Measure the size of joined metadata again if more of its files has been parsed."""
+        if not joined.has_grown():
+            return
         key = tuple([part.metadata for part in joined.parts])
         self.put(_JOINED, key, key, joined, joined.present_bytes)
         if (_JOINED, key) not in self._held:
