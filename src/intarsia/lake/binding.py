@@ -117,11 +117,10 @@ class TableBinder:
         if self._bound is None or (is_declared and not self._decides_early):
             return ()
         partitions, statistics = self._definition.partitions, self._definition.statistics
-        bound = self._bound if is_declared else self._bind_partitions()
-        if not partitions.values and statistics is None and not isinstance(bound, BoundConstant):
+        if not (self._partition_names or statistics or isinstance(self._bound, BoundConstant)):
             return ()
         pruner = over_files(
-            bound,
+            self._bound if is_declared else self._bind_partitions(),
             self._table.file_bytes,
             relevant,
             partitions.values,
