@@ -350,10 +350,7 @@ class Snapshot:
 
     def remember(self, entry: DataFile, file: ParquetInput) -> None:
         """Cache the metadata that was parsed from a file that `open` returned."""
-        self._keep(entry, file.source.identity, file.metadata)
-
-    def _keep(self, entry: DataFile, identity: Hashable | None, metadata: FileMetadata) -> None:
-        self._cache.put_metadata(entry.path, identity, metadata)
+        self._cache.put_metadata(entry.path, file.source.identity, file.metadata)
 
     def settled(self, entry: DataFile) -> Settled | None:
         """Return the metadata of a file, read only if it is not cached.
@@ -409,7 +406,7 @@ class Snapshot:
             found = known or FileMetadata(entry.path, read_raw_footer(counted, entry.tail_bytes))
             _ = found.footer
             self._cache.keep_tail(counted, found.footer_start, entry.tail_bytes)
-        self._keep(entry, source.identity, found)
+        self._cache.put_metadata(entry.path, source.identity, found)
         return found
 
     def requested(self, ordinals: Iterable[int]) -> set[int]:

@@ -161,7 +161,10 @@ class Split:
 
 def file_identity(file: ParquetInput | FileMetadata) -> str:
     """Return an identity of a file that is the same on every machine: its length and a hash of its footer."""
-    return f"{file.footer.file_length}-{xxhash.xxh3_128_hexdigest(file.footer.raw)}"
+    footer, metadata = file.footer, file.metadata if isinstance(file, ParquetInput) else file
+    return metadata.derived(
+        "file_identity", lambda: f"{footer.file_length}-{xxhash.xxh3_128_hexdigest(footer.raw)}"
+    )
 
 
 def make_splits(
