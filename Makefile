@@ -14,7 +14,7 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations
 # classes, which use internal classes of Spark.
 OLDER_SPARK := 4.1 4.2
 ENABLED_TESTS := $(addprefix tests/spark/,test_skipping.py test_enabling.py test_changed_files.py test_join_keys.py \
-	test_extensions.py test_killed_writes.py)
+	test_extensions.py test_functions.py test_killed_writes.py)
 # The jars of table formats and stores that tests use, by the profiles of tools/jars/pom.xml.
 JARS := s3a-3.5 s3a-3.4 azure-3.5 google-3.1 delta-4.2 delta-4.1 iceberg-4.1
 # Tests in processes of their own that start slowly: programs of Spark (spark-sql, spark-shell, and the Thrift server

@@ -208,6 +208,18 @@ LITERALS = {
 }
 
 OPERATORS = ["=", "<>", "<", "<=", ">", ">=", "<=>", "==", "!="]
+
+#: Conditions on functions of columns.
+ON_FUNCTIONS = [
+    "year(dt) = 2020",
+    "to_date(ts) <= DATE '2020-03-08'",
+    "date_trunc('DAY', ts) IN (DATE '2020-11-01', DATE '2020-03-08')",
+    "date_trunc('HOUR', ntz) > '2020-11-01 01:00:00'",
+    "trunc(dt, 'MM') < DATE '2020-04-01'",
+    "datediff(DATE '2020-04-20', dt) BETWEEN 10 AND 20",
+    "left(s, 2) IN ('k1', 'k4')",
+    "month(dt) = 4",
+]
 PATTERNS = ["'k1%'", "'k1_'", "'%x'", "'k2%é'", "'k33'", "'%'", "'k__'", "'zz%'", "'k1\\_%'"]
 
 
@@ -224,6 +236,8 @@ def predicate(rng, depth=2):
     literals = LITERALS[column]
     name = rng.choice([column, column.upper(), ".".join(f"`{part}`" for part in column.split("."))])
     shape = rng.random()
+    if shape < 0.04:
+        return rng.choice(ON_FUNCTIONS)
     if shape < 0.08:
         return f"{name} IS {rng.choice(['', 'NOT '])}NULL"
     if shape < 0.2 and column in ("s", "cat"):

@@ -25,7 +25,17 @@ def files_of_scans(frame):
     return sum(files for files, _ in scans(frame))
 
 
-def check_predicates(whole, rng, count, *, row=ROW, files_read=files_of_scans, most=0.9):
+def check_predicates(
+    whole,
+    rng,
+    count,
+    *,
+    row=ROW,
+    files_read=files_of_scans,
+    most=0.9,
+    draw=lakes.predicate,
+    files=lakes.FILES,
+):
     """Compare the rows of random predicates in an enabled session with those of plain Spark.
 
     Args:
@@ -35,15 +45,17 @@ def check_predicates(whole, rng, count, *, row=ROW, files_read=files_of_scans, m
         row: The columns that identify a row.
         files_read: Returns the number of files that were read for a frame that ran.
         most: The largest share of the files that may be read; otherwise the check would prove nothing.
+        draw: Returns a random predicate.
+        files: The number of files of the table.
     """
-    predicates = [lakes.predicate(rng) for _ in range(count)]
-    compared = files = 0
+    predicates = [draw(rng) for _ in range(count)]
+    compared = read = 0
     with settings(whole.sparkSession, NO_PUSHDOWN):
         for first in range(0, count, AT_ONCE):
-            done, read = _compare(whole, predicates[first : first + AT_ONCE], row, files_read)
-            compared, files = compared + done, files + read
+            done, of_batch = _compare(whole, predicates[first : first + AT_ONCE], row, files_read)
+            compared, read = compared + done, read + of_batch
     assert compared > count / 2
-    assert files < compared * lakes.FILES * most, (files, compared)
+    assert read < compared * files * most, (read, compared)
 
 
 def _compare(whole, predicates, row, files_read):

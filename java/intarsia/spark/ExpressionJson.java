@@ -38,6 +38,7 @@ import org.apache.spark.sql.catalyst.expressions.Or;
 import org.apache.spark.sql.catalyst.expressions.RLike;
 import org.apache.spark.sql.catalyst.expressions.StartsWith;
 import org.apache.spark.sql.catalyst.expressions.UnaryMinus;
+import org.apache.spark.sql.catalyst.optimizer.PushDownPredicates$;
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
 import org.apache.spark.sql.catalyst.optimizer.RewriteWithExpression$;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
@@ -118,7 +119,8 @@ public final class ExpressionJson {
 
   /** Returns the condition of an analyzed plan on a single relation, in JSON. */
   public static String ofAnalyzed(LogicalPlan analyzed) {
-    LogicalPlan plan = RewriteWithExpression$.MODULE$.apply(ReplaceExpressions$.MODULE$.apply(analyzed));
+    LogicalPlan replaced = RewriteWithExpression$.MODULE$.apply(ReplaceExpressions$.MODULE$.apply(analyzed));
+    LogicalPlan plan = PushDownPredicates$.MODULE$.apply(replaced);
     List<Expression> conditions = new ArrayList<>();
     while (plan instanceof Filter || plan instanceof Project || plan instanceof SubqueryAlias) {
       if (plan instanceof Filter filter) {
@@ -146,6 +148,13 @@ public final class ExpressionJson {
     }
     if (isConstant(expression)) {
       return folded(expression);
+    }
+    Expression onColumn = MonotonicFunction.unwrapped(expression);
+    if (onColumn == null) {
+      onColumn = Prefix.unwrapped(expression);
+    }
+    if (onColumn != null) {
+      return write(onColumn);
     }
     String name = NAMES.get(expression.getClass());
     if (name == null) {
@@ -221,7 +230,7 @@ public final class ExpressionJson {
   }
 
   /** Returns whether an expression is a literal, or casts and signs of one; the optimizer has folded the others. */
-  private static boolean isConstant(Expression expression) {
+  static boolean isConstant(Expression expression) {
     Expression at = expression;
     while (at instanceof Cast || at instanceof UnaryMinus) {
       Expression child = at.children().apply(0);
