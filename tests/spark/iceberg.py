@@ -644,6 +644,58 @@ def check_jobs(spark):
             assert caught.value.reason == "not-a-table-of-files"
 
 
+def check_views(spark):
+    """The error for a view says that it is not a table."""
+    catalog = "spark.sql.catalog.views"
+    spark.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
+    spark.conf.set(f"{catalog}.catalog-impl", "org.apache.iceberg.inmemory.InMemoryCatalog")
+    spark.sql("CREATE NAMESPACE views.db")
+    spark.sql("CREATE VIEW views.db.seen AS SELECT 1 AS id")
+    for job in (
+        ias.read,
+        lambda *source: ias.index(*source, [ia.RowMap("id")], progress=False),
+        lambda *source: ias.describe(*source, progress=False),
+        lambda *source: ias.delete(*source, "id = 1", progress=False),
+    ):
+        with pytest.raises(ia.UnsupportedFeatureError) as caught:
+            job(spark, "views.db.seen")
+        assert (caught.value.reason, caught.value.path) == ("not-a-table-of-files", "views.db.seen")
+    with pytest.raises(FileNotFoundError):
+        ias.describe(spark, "views.db.missing", progress=False)
+
+
+def check_staged_writes(spark):
+    """Jobs process the branch that queries of the session read."""
+    table = "ice.db.audited"
+
+    def count_files():
+        return ias.describe(spark, table, progress=False).count()
+
+    create(spark, table, "id bigint", **{"write.wap.enabled": "true"})
+    spark.sql(f"INSERT INTO {table} VALUES (1)")
+    with settings(spark, {"spark.wap.branch": "audit-1"}):
+        assert count_files() == 1  # Spark creates the branch when it first writes to it
+        spark.sql(f"INSERT INTO {table} VALUES (2)")
+        assert count_files() == 2
+        assert ias.delete(spark, table, "id = 1", progress=False).rows_deleted == 1
+        assert [row.id for row in spark.table(table).collect()] == [2]
+    assert [row.id for row in spark.table(table).collect()] == [1]
+    with settings(spark, {"spark.wap.id": "audit"}):
+        with pytest.raises(ia.UnsupportedFeatureError) as caught:
+            ias.delete(spark, table, "id = 1", progress=False)
+        assert caught.value.reason == "staged-writes"
+        assert ias.delete(spark, table, "id = 1", dry_run=True, progress=False).rows_deleted == 1
+    assert ias.delete(spark, table, "id = 1", progress=False).rows_deleted == 1
+    assert not spark.table(table).collect()
+    create(spark, table, "id bigint")  # a table without the property ignores both settings
+    spark.sql(f"INSERT INTO {table} VALUES (1)")
+    spark.sql(f"ALTER TABLE {table} CREATE BRANCH `audit-1`")
+    spark.sql(f"INSERT INTO {table} VALUES (2)")
+    with settings(spark, {"spark.wap.branch": "audit-1", "spark.wap.id": "audit"}):
+        assert count_files() == 2
+        assert ias.delete(spark, table, "id = 1", progress=False).rows_deleted == 1
+
+
 # --- equality deletes ------------------------------------------------------------------------------------
 
 

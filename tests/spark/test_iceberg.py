@@ -98,6 +98,8 @@ def test_deleting_over_spark_connect(tmp_path):
         "faults",
         "streams",
         "jobs",
+        "views",
+        "staged_writes",
         "procedures",
         "equality_deletes",
         "deleting",

@@ -18,7 +18,7 @@ from intarsia.lake.index.build import LakeIndexReport
 from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject
 from intarsia.spark.job import act_on_files, named_unreadable_files, reporter
-from intarsia.spark.lake_files import iceberg_table_of_files, list_lake
+from intarsia.spark.lake_files import iceberg_table_of_files, list_lake, stages_writes
 from intarsia.spark.lake_jobs import build_lake_index, update_lake_indexes
 from intarsia.spark.listing import (
     Source,
@@ -35,7 +35,7 @@ from intarsia.spark.matches import CHANGED, ErasedFile, Matches, find_rows, with
 from intarsia.spark.part_files import finish_killed_runs
 from intarsia.spark.reading import read
 from intarsia.spark.rules import java_class, scala_items
-from intarsia.spark.sessions import changed_setting, is_connect, is_on
+from intarsia.spark.sessions import changed_setting, is_connect, is_on, setting
 from intarsia.spark.spark_stores import options_of_spark
 from intarsia.spark.spark_types import quoted
 from intarsia.storage import local_path, offered_options
@@ -519,6 +519,13 @@ def _delete_managed(
     path = local_path(python_path(table, decode=False))
     folder = table if path is None else os.path.abspath(path) if os.path.isdir(path) else None
     name = table if folder is None else f"delta.{quoted(folder)}"
+    is_staged = found == "iceberg" and setting(spark, "spark.wap.id") and stages_writes(spark, name)
+    if is_staged and not dry_run:
+        raise UnsupportedFeatureError(
+            "with spark.wap.id, Iceberg only stages the deletion, and the rows stay in the table; unset it",
+            reason="staged-writes",
+            path=name,
+        )
     whole = _rows_now(spark, name, found)
     _refuse_other_rows(whole, where)
     if found == "iceberg" and _may_compare_nan(whole, where):

@@ -271,7 +271,9 @@ def index(
     for file, error in lake.refused.items():  # these must not be changed
         if file in chosen:
             size = chosen[file].size_bytes
-            outcomes[file] = IndexedFile(file, size, size, error=str(error), code=error.reason)
+            outcomes[file] = IndexedFile(
+                file, size, size, error=str(error).removeprefix(f"{file}: "), code=error.reason
+            )
     show(known)
     sizes = {path: file.size_bytes for path, file in files.items() if path not in outcomes}
     divided = divide_large_files(files, sizes, requested)

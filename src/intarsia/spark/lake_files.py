@@ -30,6 +30,7 @@ from intarsia.records import dataclass
 from intarsia.spark.listing import (
     Source,
     delta_frame,
+    exists,
     file_of_other_values,
     folder_of_table,
     location_of,
@@ -41,6 +42,7 @@ from intarsia.spark.listing import (
     snapshot_format,
     uncached,
 )
+from intarsia.spark.sessions import setting
 from intarsia.spark.spark_types import quoted
 
 if TYPE_CHECKING:
@@ -231,13 +233,28 @@ def iceberg_table_of_files(spark: SparkSession, name: str) -> str:
         known = quoted(spark.catalog.currentCatalog()), spark.catalog.currentDatabase(), name
         name = ".".join(filter(None, known))
     tables, is_ref = {f"{name}.data_files": name}, _REF.fullmatch(name)
+    branch = setting(spark, "spark.wap.branch")
+    if branch and stages_writes(spark, name):  # queries of the session read the branch if there is one
+        tables = {f"{name}.data_files.{quoted(f'branch_{branch}')}": name} | tables
     if is_ref:  # a table may have the name of a branch
         tables[f"{is_ref[1]}.data_files.{is_ref[2]}"] = is_ref[1]
     for files, table in tables.items():
-        if spark.catalog.tableExists(files):
+        if exists(spark, files):
             spark.catalog.refreshTable(table)  # the catalog of a session caches it, without commits of others
             return files
     raise not_a_table(name)
+
+
+def stages_writes(spark: SparkSession, name: str) -> bool:
+    """Return whether a session can write to an Iceberg table without changing its current snapshot.
+
+    The settings ``spark.wap.branch`` and ``spark.wap.id`` apply to these tables alone.
+    """
+    try:
+        rows = spark.sql(f"SHOW TBLPROPERTIES {name} ('write.wap.enabled')").collect()
+    except Exception:  # noqa: BLE001  it is a branch, or a table of metadata
+        return False
+    return [row[1].lower() for row in rows] == ["true"]
 
 
 def _iceberg_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], dict[str, IntarsiaError]]:

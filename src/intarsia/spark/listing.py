@@ -315,7 +315,11 @@ def _facts_of_table(spark: SparkSession, path: object) -> dict[str, str] | None:
     """
     if not isinstance(path, str) or "/" in path or os.sep in path or local_path(path) is None:
         return None
-    if os.path.lexists(path) or not _exists(spark, path):
+    if os.path.lexists(path):
+        return None
+    if not exists(spark, path):
+        if _is_read(spark, path):
+            raise not_a_table(path)
         return None
     rows = [(row[0], row[1]) for row in spark.sql(f"DESCRIBE FORMATTED {path}").collect()]
     names = [name for name, _ in rows]
@@ -420,10 +424,22 @@ def _names_in_store(parent: str, name: str) -> list[str]:
         return [found["path"].removeprefix(f"{key}/") for found in objects_below(store, f"{key}/")]
 
 
-def _exists(spark: SparkSession, name: str) -> bool:
+def exists(spark: SparkSession, name: str) -> bool:
+    """Return whether a text is the name of a table or a view that the catalog has."""
     try:
         return bool(spark.catalog.tableExists(name))
     except Exception:  # noqa: BLE001  a text that cannot be the name of a table
+        return False
+
+
+def _is_read(spark: SparkSession, name: str) -> bool:
+    """Return whether a query can read a name, such as that of a view in a catalog of Iceberg.
+
+    Spark's catalog says that such a view does not exist.
+    """
+    try:
+        return spark.table(name).schema is not None
+    except Exception:  # noqa: BLE001  likewise, or a path
         return False
 
 
