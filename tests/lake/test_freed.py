@@ -53,6 +53,26 @@ def test_a_table_that_is_used_keeps_its_footers(lake):
     assert footers_left(lake, lambda table: kept.append((table, table.count("n < 10")))) >= 5
 
 
+def test_footers_of_replaced_files_are_dropped(tmp_path):
+    """Those of files that were joined stayed with the joined footers, up to the limit of the cache."""
+    paths = [tmp_path / f"{ordinal}.parquet" for ordinal in range(5)]
+
+    def replace(path, number):
+        pq.write_table(pa.table({"n": [number, number + 1]}), path)
+        age(path)
+
+    for path in paths:
+        replace(path, 0)
+    table = ia.open(tmp_path)
+    gc.collect()
+    before = num_footers()
+    for number in range(20):
+        replace(paths[number % 5], number)
+        assert table.count(f"n = {number}") >= 1
+    gc.collect()
+    assert num_footers() - before <= 2 * len(paths)
+
+
 def footers_left(source, query):
     """Run a query of a new table, and return how many more footers are in memory afterwards."""
     gc.collect()

@@ -84,6 +84,7 @@ class TableCache:
         self._lock = threading.Lock()
         self._held: OrderedDict[tuple[str, Hashable], _Held] = OrderedDict()
         self._bytes_of: Counter[str] = Counter()
+        self._has_replaced = False  # whether joined metadata may have that of a file that was replaced
 
     def begin_run(self) -> None:
         """Let the values that have been used so far be evicted."""
@@ -145,6 +146,8 @@ class TableCache:
 
     def put_metadata(self, path: str, identity: Hashable | None, metadata: FileMetadata) -> None:
         """Store the metadata of a file; its size is measured again if it is known."""
+        latest = self.latest_metadata(path)
+        self._has_replaced |= latest is not None and latest.metadata is not metadata
         self.put(_METADATA, path, identity, metadata, metadata.present_bytes)
 
     # --- many files --------------------------------------------------------------------------------
@@ -154,9 +157,22 @@ class TableCache:
         key = tuple([part.metadata for part in parts])
         found: JoinedMetadata | None = self.get(_JOINED, key, key)
         if found is None:
+            self._drop_replaced()
             found = JoinedMetadata(parts)
             self.put(_JOINED, key, key, found, found.present_bytes)
         return found
+
+    def _drop_replaced(self) -> None:
+        """Drop joined metadata that has the metadata of a replaced file, because it is not found again."""
+        if not self._has_replaced:
+            return
+        with self._lock:
+            self._has_replaced = False
+            latest = {path: held[1] for (kind, path), held in self._held.items() if kind == _METADATA}
+            joined = [key for key in self._held if key[0] == _JOINED]
+            for key in joined:
+                if any(latest.get(one.path, one) is not one for one in cast("Any", key[1])):
+                    self._drop(key)
 
     def measure(self, joined: JoinedMetadata) -> None:
         """Measure the size of joined metadata again if more of its files has been parsed."""
