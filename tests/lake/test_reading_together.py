@@ -287,3 +287,20 @@ def test_files_of_other_writers(tmp_path, path):
                 assert_same_rows(together, one_by_one)
             else:
                 assert together is one_by_one
+
+
+def test_statistics_of_an_axis_are_summarized_once(tmp_path):
+    """Each stretch of files summarized those of all files of its axis."""
+
+    def calls_of(num_files):
+        folder = tmp_path / f"{num_files}"
+        for ordinal in range(num_files):
+            write(folder / f"{ordinal}.parquet", pa.table({"n": [ordinal], "word": [f"w{ordinal}"]}))
+        table, largest = ia.open(folder), {"n": "max", "word": "max"}
+        found, number = python_calls(lambda: table.aggregate(largest))
+        assert found["n"]["max"] == num_files - 1
+        return number
+
+    calls_of(2)  # loads the modules
+    few, many = calls_of(150), calls_of(600)
+    assert many <= 4.5 * few

@@ -175,16 +175,23 @@ def _is_beside_skipped(pages: Bounds, seen: RowSelection) -> Bools:
 
 def _statistics(queried: QueriedColumn, left: RowSelection, _seen: RowSelection) -> Iterator[Granules]:
     """Summarize row groups from their statistics in the footer."""
-    footer = queried.file.footer
-    starts, stops = footer.row_group_starts[:-1], footer.row_group_starts[1:]
-    if queried.needs.sum or not left.covers(starts, stops).any():
+    file, leaf, needs = queried.file, queried.leaf, queried.needs
+    starts, stops = file.footer.row_group_starts[:-1], file.footer.row_group_starts[1:]
+    if needs.sum or not left.covers(starts, stops).any():
         return
-    ordering = ordering_for(queried.leaf, queried.file.leaf_types[queried.leaf.ordinal])
-    bounds = statistics_bounds(queried.file, queried.leaf, ordering)
+    # once for all stretches of an axis
+    key = "summaries", leaf.ordinal, needs, file.metadata.contradictions, file.metadata.without_nan(leaf)
+    yield file.metadata.derived(key, partial(_summarized_statistics, queried))
+
+
+def _summarized_statistics(queried: QueriedColumn) -> Granules:
+    file, leaf = queried.file, queried.leaf
+    ordering = ordering_for(leaf, file.leaf_types[leaf.ordinal])
+    bounds = statistics_bounds(file, leaf, ordering)
     exact = np.zeros(len(bounds), dtype=bool)
     if queried.needs.bounds and ordering is not None:
-        exact = exact_bounds(queried.file, queried.leaf, ordering)
-    yield summarize_bounds(bounds, exact, queried.file_data_type, queried.needs)
+        exact = exact_bounds(file, leaf, ordering)
+    return summarize_bounds(bounds, exact, queried.file_data_type, queried.needs)
 
 
 def summarize_bounds(bounds: Bounds, exact: Bools, data_type: pa.DataType, needs: Needs) -> Granules:
