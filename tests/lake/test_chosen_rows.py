@@ -119,3 +119,17 @@ def test_only_the_pages_of_the_rows_are_read(tmp_path):
     assert scan.to_arrow()["x"].to_pylist() == [7, 8, 777]
     assert scan.report.pages["x"].read == 2
     assert scan.report.pruned_by["rows", "*"].rows == 997
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("options", [{}, {"where": "x >= 0"}, {"order_by": "x", "limit": 3}], ids=str)
+def test_a_file_replaced_by_a_shorter_one(tmp_path, parts, options):
+    """A chosen row that the new file does not have is not left out silently."""
+    for part in range(parts):
+        write(tmp_path / f"{part}.parquet", pa.table({"x": range(100)}))
+    numbers = [100 * part + row for part in range(parts) for row in (3, 99)]
+    scan = ia.open(tmp_path).scan(rows=numbers, **options)
+    write(tmp_path / "0.parquet", pa.table({"x": range(99)}))
+    with pytest.raises(ia.ReplacedWhileReadError) as caught:
+        scan.to_arrow()
+    assert (caught.value.reason, caught.value.path) == ("file-replaced", str(tmp_path / "0.parquet"))

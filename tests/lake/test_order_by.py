@@ -68,12 +68,13 @@ def test_only_columns_of_the_result_are_returned(tmp_path):
 
 
 def test_column_names_may_be_quoted(tmp_path):
-    rows = pa.table({"desc": [1, 3, 2], 'a "b"': [2, 3, 1]})
+    rows = pa.table({"desc": [1, 3, 2], 'a "b"': [2, 3, 1], "": [3, 1, 2]})
     write(tmp_path / "f.parquet", rows)
     age(tmp_path / "f.parquet")
     table = ia.open(tmp_path)
     assert table.scan(order_by="desc desc", limit=1).to_arrow()["desc"].to_pylist() == [3]
     assert table.scan(order_by='"a ""b""" ASC', limit=1).to_arrow()["desc"].to_pylist() == [2]
+    assert table.scan(order_by='"" DESC', limit=1).to_arrow()["desc"].to_pylist() == [1]
 
 
 @pytest.mark.parametrize(

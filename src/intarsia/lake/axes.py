@@ -201,7 +201,7 @@ class AxisPlan:
         for position, entry in zip(np.flatnonzero(among).tolist(), entries, strict=True):
             if entry.deletes is not None:
                 start, stop = edges[position : position + 2].tolist()
-                deleted.append(entry.deleted_rows().clip(0, stop - start).shift(start))
+                deleted.append(entry.deleted_rows(stop - start).shift(start))
         query = replace(
             self.query, deleted=union(deleted), deleted_by=entries[0].deleted_by, pages=PagesRead()
         )

@@ -183,7 +183,7 @@ class TableBinder:
             constants,
             self._budget,
             binding.names,
-            entry.deleted_rows(),
+            entry.deleted_rows(file.footer.num_rows),
             self._table.kept_indexes,
             deleted_by=entry.deleted_by,
         )

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.errors import IntarsiaError, RunInterrupted
+from intarsia.errors import IntarsiaError, ReplacedWhileReadError, RunInterrupted
 from intarsia.file import FileMetadata, ParquetInput
 from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
@@ -114,9 +114,28 @@ class DataFile:
         """Return the open file, given its bytes and its metadata, if that is cached."""
         return ParquetInput(source, metadata, page_checksums=self.page_checksums, tail_bytes=self.tail_bytes)
 
-    def deleted_rows(self) -> RowSelection:
-        """Return the rows of the file that are deleted in the table."""
-        return RowSelection.none() if self.deletes is None else self.deletes.rows()
+    def deleted_rows(self, num_rows: int) -> RowSelection:
+        """Return the rows of the file that are deleted in the table.
+
+        Args:
+            num_rows: The number of rows that the open file has; it may have been replaced.
+
+        Raises:
+            ReplacedWhileReadError: If the file has fewer rows than were chosen.
+        """
+        if self.deletes is None:
+            return RowSelection.none()
+        if isinstance(self.deletes, RowsNotChosen):
+            missing = self.deletes.chosen - RowSelection.all(num_rows)
+            if not missing.is_empty:
+                first, _ = next(iter(missing))
+                raise ReplacedWhileReadError(
+                    f"the file was replaced by one of {num_rows:,} rows after its row {first:,} was chosen; "
+                    "choose rows again",
+                    reason="file-replaced",
+                    path=self.path,
+                )
+        return self.deletes.rows().clip(0, num_rows)
 
     @property
     def deleted_by(self) -> str:

@@ -35,6 +35,7 @@ from intarsia.picture.facts import (
     look_of,
     name_of,
 )
+from intarsia.predicate.literals import render_literal
 from intarsia.read.file_plan import JoinedRows
 from intarsia.read.pruner import PruneStep
 from intarsia.read.report import Hints, ScanReport
@@ -118,8 +119,12 @@ def page_map(
 
 
 def _text(value: object) -> str:
-    """Return the value of an aggregate as text; Python has no dates beyond its years."""
-    return str(value.cast(pa.string()) if isinstance(value, pa.Scalar) else value)
+    """Return the value of an aggregate as text; neither Python nor Arrow prints dates of all years."""
+    if not isinstance(value, pa.Scalar):
+        return str(value)
+    if pa.types.is_date(value.type) or pa.types.is_timestamp(value.type):
+        return render_literal(value).split("'")[1]  # as in SQL text: DATE '…' and TIMESTAMP '…'
+    return str(value.cast(pa.string()))
 
 
 def _advice(table: TableFiles, trace: QueryTrace, num_opened: int) -> str:

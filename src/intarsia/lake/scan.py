@@ -393,7 +393,7 @@ class Scan:
                             self.schema,
                             file.constants,
                             names,
-                            file.entry.deleted_rows(),
+                            file.entry.deleted_rows(file.metadata.footer.num_rows),
                         )
                         edges = file.metadata.footer.row_group_starts
                         splits += make_splits(shared, edges, file.sizes, file.rows, split_bytes)
@@ -605,7 +605,7 @@ class Scan:
             raise ValueError("a sample is drawn from all files; use a scan without on_error")
         with self._running() as run:
             opened = self._table.opened(run.snapshot)
-            sizes = [FileSize.of(file, entry.deleted_rows()) for entry, file in opened]
+            sizes = [FileSize.of(file, entry.deleted_rows(file.footer.num_rows)) for entry, file in opened]
             sample = RowSample(sizes, n, seed, self.columns, self.schema)
             run.for_each_file(self.columns, lambda found: sample.add_file(found.query, found.plan))
         return concat_rows([no_rows(self.schema), *sample.pieces])

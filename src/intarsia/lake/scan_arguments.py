@@ -23,7 +23,7 @@ from intarsia.rows.selection import Rows, RowSelection
 OrderBy: TypeAlias = "str | tuple[str, str] | Sequence[str | tuple[str, str]]"
 """SQL text, or a list of columns, each as SQL text or as pyarrow's ``(name, "descending")``."""
 
-_PART = re.compile(r"\"(?:[^\"]|\"\")+\"|[^\s\",().]+")
+_PART = re.compile(r"\"(?:[^\"]|\"\")*\"|[^\s\",().]+")
 
 _COLUMN = re.compile(
     rf"\s*(?P<name>(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*|[^\s\",()]+)"

@@ -175,6 +175,8 @@ def _explain(tokens: Sequence[Any], kinds: Sequence[str], at: int, description: 
         before = kinds[ordinal - 1] if ordinal else "L_PAREN"
         if kind in _OPERATORS and before in _COMPARISONS | {"L_PAREN", "AND", "OR"}:
             return ordinal, "a column or a value is missing before it"
+        if kind in ("AND", "OR") and before in ("L_PAREN", "AND", "OR", "NOT"):
+            return ordinal, "a condition is missing before it"
     if at == last and (kinds[at] in _OPERATORS | _STARTS or "Unexpected token" not in description):
         return at, "a column, a value or a condition is missing after it"
     if "Unexpected token" not in description:

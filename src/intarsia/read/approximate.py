@@ -216,7 +216,7 @@ class FileSize:
         """Return the size according to the footer; no index is read."""
         num_rows = file.footer.num_rows
         if not deleted.is_empty:
-            return cls(num_rows - deleted.clip(0, num_rows).num_rows, None)
+            return cls(num_rows - deleted.num_rows, None)
         found = EmbeddedIndexes(file).sampler()
         return cls(num_rows, None if found is None else found[1])
 

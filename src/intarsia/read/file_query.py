@@ -96,7 +96,7 @@ class FileQuery:
         if isinstance(predicate, BoundConstant) and predicate.value:
             predicate = None
         embedded = EmbeddedIndexes(file, ExpansionBudget(shared=budget), kept)
-        deleted = _NO_ROWS if deleted is None else deleted.clip(0, file.footer.num_rows)
+        deleted = _NO_ROWS if deleted is None else deleted
         found = columns if names is None else [names.column(column) for column in columns]
         wanted = tuple([column for column in found if column.path not in constants])
         return cls(file, embedded, predicate, wanted, constants, names, deleted, deleted_by)
