@@ -100,9 +100,10 @@ def test_what_a_list_may_be(values):
     assert isinstance(In("x", values).values, tuple)
 
 
-def test_text_is_not_a_list():
+@pytest.mark.parametrize("values", ["abc", None, 5])
+def test_one_value_is_not_a_list(values):
     with pytest.raises(PredicateError) as caught:
-        In("x", "abc")
+        In("x", values)
     assert (caught.value.reason, caught.value.column) == ("not-a-list", "x")
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import warnings
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -144,6 +145,43 @@ def test_a_name_that_is_not_text_is_refused(lake, name):
     for ask in (lambda: ia.open(lake).scan(columns=["x", name]), lambda: ia.open(lake).aggregate({5: "sum"})):
         with pytest.raises(TypeError, match="not the name of a column"):
             ask()
+
+
+@pytest.mark.parametrize("name", [5, None, b"x"], ids=repr)
+@pytest.mark.parametrize(
+    "condition", [lambda name: ia.Comparison(name, "=", 1), ia.IsNull], ids=["=", "null"]
+)
+def test_a_condition_on_a_name_that_is_not_text_is_refused(lake, name, condition):
+    with pytest.raises(TypeError, match="not the name of a column"):
+        ia.open(lake).count(condition(name))
+
+
+@pytest.mark.parametrize("number", ["7", 1.5, True, np.array([1, 2]), pa.scalar(1)], ids=repr)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda table, number: table.head(number),
+        lambda table, number: table.value_counts("x", limit=number),
+        lambda table, number: table.scan().plan(number),
+        lambda table, number: table.sample(number),
+    ],
+)
+def test_a_number_that_is_not_an_integer_is_refused(lake, ask, number):
+    with pytest.raises(TypeError, match="must be an integer"):
+        ask(ia.open(lake), number)
+
+
+def test_other_arguments_of_wrong_types(lake):
+    table = ia.open(lake)
+    with pytest.raises(TypeError, match="columns is 7"):
+        table.scan(columns=7)
+    for ask in (lambda: table.aggregate({"x": None}), lambda: table.sketches("x", None)):
+        with pytest.raises(ValueError, match="None"):
+            ask()
+    for make in (ia.contains, ia.starts_with, ia.ends_with):
+        with pytest.raises(ia.PredicateError) as caught:
+            make("x", b"a")
+        assert caught.value.reason == "not-a-pattern"
 
 
 @pytest.mark.parametrize("columns", [["month"], [], ["month", "x"]], ids=str)

@@ -246,3 +246,11 @@ def test_object_that_is_refused(put_behind_urls, monkeypatch):
     with pytest.raises(ia.ReplaceError) as caught:
         ia.write_table(rows(0, 5), "s3://bucket/t.parquet")
     assert (caught.value.reason, caught.value.path) == ("store-failed", "s3://bucket/t.parquet")
+
+
+@pytest.mark.parametrize("schema", [None, 7, "x", ["x"], {"x": "bad"}], ids=repr)
+def test_the_schema_must_be_a_schema(tmp_path, schema):
+    with pytest.raises(ia.NotTabularError) as caught:
+        ia.Writer(tmp_path / "f.parquet", schema)
+    assert caught.value.reason == "not-a-schema"
+    assert not os.listdir(tmp_path)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from html import escape
 from importlib import import_module
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from intarsia.lake.binding import TableBinder
 from intarsia.lake.first_rows import FirstRows
 from intarsia.lake.planning import Ahead, IsAlone, OpenPlan, PlannedPart
 from intarsia.lake.query_run import OnError, QueryRun
-from intarsia.lake.scan_arguments import OrderBy, parse_order
+from intarsia.lake.scan_arguments import OrderBy, check_number, parse_order
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
@@ -373,8 +372,7 @@ class Scan:
             ValueError: If the scan has a limit, or ``split_bytes`` is not positive.
         """
         self._refuse_limit()
-        if split_bytes is not None and split_bytes < 1:
-            raise ValueError(f"split_bytes is {split_bytes}; it must be 1 or more, or None")
+        check_number("split_bytes", split_bytes, 1)
         splits: list[Split] = []
         files = partial(QueryRun.planned_files, does=Ahead.PLAN, is_alone=lambda _: False)
         with self._running() as run, contextlib.closing(files(run)) as found:
@@ -531,8 +529,7 @@ class Scan:
             ColumnNotFoundError: If the table has no such column; the message suggests similar names.
             UnsupportedFeatureError: If values of its type cannot be counted.
         """
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit is {limit}; it must be 0 or more")
+        check_number("limit", limit)
         return self._values_of(column, counted=True).most_common(limit)
 
     def _values_of(self, column: str, *, counted: bool) -> ValueCounts:
@@ -597,10 +594,7 @@ class Scan:
         if self._where is not None or self._limit is not None:
             raise ValueError("a sample is drawn from all rows; use a scan without where and limit")
         for name, number in (("n", n), ("seed", seed)):
-            if number is not None and not isinstance(number, Integral):
-                raise TypeError(f"{name} is {number!r}; it must be an integer or None")
-            if number is not None and number < 0:
-                raise ValueError(f"{name} is {number}; it must be 0 or more")
+            check_number(name, number)
         if self._on_error != "raise":
             raise ValueError("a sample is drawn from all files; use a scan without on_error")
         with self._running() as run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
@@ -115,6 +116,21 @@ def _not_an_order(order: object) -> PredicateError:
         "[('amount', 'descending'), 'day']",
         reason="unsupported-order",
     )
+
+
+def check_number(name: str, number: object, least: int = 0) -> None:
+    """Check that an argument is an integer that is large enough, or None.
+
+    Raises:
+        TypeError: If it is not an integer.
+        ValueError: If it is less.
+    """
+    if number is None:
+        return
+    if isinstance(number, bool) or not isinstance(number, Integral):
+        raise TypeError(f"{name} is {number!r:.80}; it must be an integer or None")
+    if number < least:
+        raise ValueError(f"{name} is {number}; it must be {least} or more, or None")
 
 
 RowNumbers: TypeAlias = "Sequence[int] | np.ndarray | pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch"

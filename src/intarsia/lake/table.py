@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
 from intarsia.lake.query_run import OnError
 from intarsia.lake.scan import Scan
-from intarsia.lake.scan_arguments import OrderBy, RowNumbers, choose_rows
+from intarsia.lake.scan_arguments import OrderBy, RowNumbers, check_number, choose_rows
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Parameters, Where, parse_predicate, parse_template
@@ -752,10 +752,7 @@ class Table(TableFiles):
 
 
 def _check_arguments(limit: int | None, order_by: OrderBy | None, on_error: OnError) -> None:
-    if limit is not None and not isinstance(limit, SupportsIndex):
-        raise TypeError(f"limit is {limit!r}; it must be an integer or None")
-    if limit is not None and limit < 0:
-        raise ValueError(f"limit is {limit}; it must be 0 or more")
+    check_number("limit", limit)
     if order_by is not None and limit is None:
         raise ValueError("order_by needs a limit; to sort all rows, use scan.to_arrow().sort_by(…)")
     if on_error not in ("raise", "skip"):

@@ -85,6 +85,8 @@ def find_column(schema: pa.Schema, column: ColumnName) -> tuple[tuple[str, ...],
         >>> find_column(schema, "a.b")
         (('a', 'b'), ListType(list<item: int8>))
     """
+    if not isinstance(column, (str, tuple)):
+        raise TypeError(f"{column!r:.80} is not the name of a column; pass text, such as 'a' or 'a.b'")
     parts = column if isinstance(column, tuple) else tuple(column.split("."))
     found = _descend(schema, parts, column) if all(map(is_utf8, parts)) else None
     if found is None:

@@ -201,7 +201,8 @@ class In:
     negated: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.values, (str, bytes)):
+        values: object = self.values
+        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
             raise PredicateError(
                 f"IN needs a list of values for {self.column!r}, not {self.values!r:.80}",
                 reason="not-a-list",
@@ -451,6 +452,8 @@ def ends_with(column: Operand, text: str) -> Like:
 
 def escaped(text: str) -> str:
     """Return the LIKE pattern that matches only ``text``, with the backslash as the escape character."""
+    if not isinstance(text, str):
+        raise PredicateError(f"the text is {text!r:.80}; it must be of type str", reason="not-a-pattern")
     return re.sub(r"([\\%_])", r"\\\1", text)
 
 
@@ -527,6 +530,8 @@ def render_column(column: Operand) -> str:
         return str(column)
     if isinstance(column, tuple):
         return ".".join(_quoted(part) for part in column)
+    if not isinstance(column, str):  # refused when it is bound
+        return repr(column)
     parts = column.split(".")
     plain = all(_PLAIN_NAME.fullmatch(part) and part.lower() not in RESERVED for part in parts)
     return column if plain else _quoted(column)

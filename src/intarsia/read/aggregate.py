@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -119,7 +119,10 @@ def questions(
     out = []
     for name, wanted in functions.items():
         column = None if name == ROWS else next(found)
-        requested = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+        values: Any = wanted
+        requested = (
+            (values,) if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
+        )
         for function in requested:
             _check(name, function, column)
         out.append(Question(name, requested, column))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from numbers import Integral
 
 import numpy as np
 import pyarrow as pa
@@ -95,8 +96,11 @@ class DistinctValues:
                 reason="not-countable",
                 column=column.name,
             )
-        if not MIN_LG_CONFIG_K <= lg_config_k <= MAX_LG_CONFIG_K:
-            raise ValueError(f"lg_config_k is {lg_config_k}; use {MIN_LG_CONFIG_K} to {MAX_LG_CONFIG_K}")
+        number: object = lg_config_k
+        if not isinstance(number, Integral) or not MIN_LG_CONFIG_K <= lg_config_k <= MAX_LG_CONFIG_K:
+            raise ValueError(
+                f"lg_config_k is {lg_config_k!r:.80}; use {MIN_LG_CONFIG_K} to {MAX_LG_CONFIG_K}"
+            )
         self._lg_config_k = lg_config_k
         self._total = DistinctCounter(lg_config_k)
         self._has_sketches = False

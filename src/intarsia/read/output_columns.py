@@ -45,6 +45,8 @@ def output_columns(schema: pa.Schema, names: Sequence[str] | None) -> list[Outpu
         return [OutputColumn(field.name, (field.name,), field.type) for field in schema]
     if isinstance(names, str):
         names = [names]
+    if not isinstance(names, Iterable):
+        raise TypeError(f"columns is {names!r:.80}; pass a list of names, such as ['a', 'b.c']")
     out = []
     for name in names:
         if not isinstance(name, str):

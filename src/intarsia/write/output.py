@@ -53,6 +53,15 @@ from intarsia.write.rows import (
 #: 2,000 rows add 4.4%.
 ROWS_PER_PAGE = 10_000
 
+#: The default maximum size of a row group as Arrow data; a `Writer` needs about twice as much memory.
+ROW_GROUP_BYTES = 128 << 20
+
+#: pyarrow has no larger numbers of rows.
+_MOST = (1 << 63) - 1
+
+#: Nor larger levels of a codec.
+_MOST_LEVELS = (1 << 31) - 1
+
 
 @dataclass(frozen=True)
 class WriteOptions:
@@ -70,19 +79,45 @@ class WriteOptions:
     compression_level: int | None = None
     dictionary: bool | Sequence[str] | None = None
     arrow: Mapping[str, Any] = field(default_factory=dict)
+    row_group_bytes: int = ROW_GROUP_BYTES
 
     def __post_init__(self) -> None:
-        for name in ("rows_per_page", "row_group_size"):
+        for name, unit in (
+            ("rows_per_page", "rows"),
+            ("row_group_size", "rows"),
+            ("row_group_bytes", "bytes"),
+        ):
             number = getattr(self, name)
-            if number is not None and (type(number) is not int or number < 1):
+            is_default = number is None and name == "row_group_size"
+            if not is_default and (type(number) is not int or not 1 <= number <= _MOST):
                 raise WriteError(
-                    f"{name} is {number!r}; use an integer of 1 or more, in rows", reason="invalid-row-count"
+                    f"{name} is {number!r:.80}; use an integer of 1 or more, in {unit}",
+                    reason="invalid-row-count" if unit == "rows" else "invalid-size",
                 )
+        codec: object = self.compression
+        level = self.compression_level
+        is_level = level is None or (type(level) is int and abs(level) <= _MOST_LEVELS)
+        if not isinstance(codec, (str, Mapping)) or not is_level:
+            raise WriteError(
+                f"the codec is {codec!r:.80} and its level {level!r:.80}; use the name of a codec, such as "
+                "'zstd', and an integer or None",
+                reason="invalid-codec",
+            )
+        names = self.dictionary
+        if not isinstance(names, (bool, type(None))) and (isinstance(names, str) or not _are_names(names)):
+            raise WriteError(
+                f"dictionary is {names!r:.80}; use True, False or a list of dotted paths, such as ['a.b']",
+                reason="invalid-dictionary",
+            )
 
     def writer(self, sink: Any, schema: pa.Schema, **arguments: Any) -> pq.ParquetWriter:
         """Return pyarrow's writer of a file."""
         codec = {"compression": self.compression, "compression_level": self.compression_level}
         return pq.ParquetWriter(sink, schema, **{**codec, **arguments, **self.arrow})
+
+
+def _are_names(names: object) -> bool:
+    return isinstance(names, Iterable) and all(isinstance(name, str) for name in names)
 
 
 class Output:
@@ -297,6 +332,8 @@ def dry_run(
     sink = pa.BufferOutputStream()
     try:
         options.writer(sink, schema, use_dictionary=False).close()
+    except TimeoutError:  # of a signal handler
+        raise
     except (pa.ArrowException, ValueError, OSError) as error:
         raise WriteError(
             f"pyarrow cannot write these columns with compression={options.compression!r}: {error}; cast or "

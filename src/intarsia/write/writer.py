@@ -21,14 +21,11 @@ from intarsia.lake.scan import Scan
 from intarsia.predicate.nodes import ColumnName
 from intarsia.rows.selection import Rows
 from intarsia.storage import StorageOptions
-from intarsia.write.output import ROWS_PER_PAGE, Output, WriteOptions, WriteReport
+from intarsia.write.output import ROW_GROUP_BYTES, ROWS_PER_PAGE, Output, WriteOptions, WriteReport
 from intarsia.write.rows import SortBy, sorted_rows
 
 #: The default maximum number of rows per row group.
 ROW_GROUP_ROWS = 1 << 20
-
-#: The default maximum size of a row group as Arrow data; a `Writer` needs about twice as much memory.
-ROW_GROUP_BYTES = 128 << 20
 
 
 def write_table(
@@ -97,7 +94,15 @@ def write_table(
     if isinstance(data, Scan):
         data.refuse_unknown_types()
     table = _as_table(data)
-    options = WriteOptions(rows_per_page, row_group_size, sort_by, compression, compression_level, dictionary)
+    options = WriteOptions(
+        rows_per_page,
+        row_group_size,
+        sort_by,
+        compression,
+        compression_level,
+        dictionary,
+        row_group_bytes=row_group_bytes,
+    )
     output = Output(path, table.schema, options, indexes, storage_options)
     try:
         table = output.to_file_schema(table)
@@ -171,9 +176,15 @@ class Writer:
         storage_options: StorageOptions | None = None,
     ) -> None:
         options = WriteOptions(
-            rows_per_page, row_group_size, sort_by, compression, compression_level, dictionary
+            rows_per_page,
+            row_group_size,
+            sort_by,
+            compression,
+            compression_level,
+            dictionary,
+            row_group_bytes=row_group_bytes,
         )
-        self._schema = pa.schema(schema)
+        self._schema = _as_schema(schema)
         self._output = Output(path, self._schema, options, indexes, storage_options)
         self._progress = progress
         self._max_rows = row_group_size or ROW_GROUP_ROWS
@@ -307,6 +318,17 @@ def _as_table(data: Any) -> pa.Table:
             "Polars DataFrame, a dictionary of columns, or ia.open(path).scan(), and convert a list of "
             "dictionaries with pyarrow.Table.from_pylist(rows)",
             reason="not-a-table",
+        ) from error
+
+
+def _as_schema(schema: Any) -> pa.Schema:
+    try:
+        return pa.schema(schema)
+    except (TypeError, ValueError) as error:
+        raise NotTabularError(
+            f"an object of type {type(schema).__name__} is not a schema; pass a pyarrow.Schema, or an object "
+            "with __arrow_c_schema__",
+            reason="not-a-schema",
         ) from error
 
 
