@@ -47,6 +47,8 @@ def test_random_conditions(enabled, lake, zone):
         "unix_seconds(t) < 1161993600",
         "substring(k, 1, 10) = '2024-04-07'",
         "left(k, 4) IN ('2011', '2024')",
+        f"left(k, 4) IN ({', '.join(repr(str(year)) for year in range(2011, 2023))}, NULL)",
+        f"year(t) IN ({', '.join(map(str, range(1990, 2012)))})",
     ],
 )
 def test_only_files_with_rows_are_read(enabled, lake, condition):

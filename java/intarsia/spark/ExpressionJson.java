@@ -41,6 +41,7 @@ import org.apache.spark.sql.catalyst.expressions.UnaryMinus;
 import org.apache.spark.sql.catalyst.optimizer.PushDownPredicates$;
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
 import org.apache.spark.sql.catalyst.optimizer.RewriteWithExpression$;
+import org.apache.spark.sql.catalyst.optimizer.SimplifyCasts$;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
@@ -120,7 +121,7 @@ public final class ExpressionJson {
   /** Returns the condition of an analyzed plan on a single relation, in JSON. */
   public static String ofAnalyzed(LogicalPlan analyzed) {
     LogicalPlan replaced = RewriteWithExpression$.MODULE$.apply(ReplaceExpressions$.MODULE$.apply(analyzed));
-    LogicalPlan plan = PushDownPredicates$.MODULE$.apply(replaced);
+    LogicalPlan plan = SimplifyCasts$.MODULE$.apply(PushDownPredicates$.MODULE$.apply(replaced));
     List<Expression> conditions = new ArrayList<>();
     while (plan instanceof Filter || plan instanceof Project || plan instanceof SubqueryAlias) {
       if (plan instanceof Filter filter) {

@@ -6,6 +6,7 @@ import java.time.ZoneId;
 import java.time.zone.ZoneOffsetTransition;
 import java.time.zone.ZoneRules;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
@@ -79,7 +80,7 @@ final class MonotonicFunction {
       Year.class);
 
   /** Longer lists are not converted: a value takes up to two bisections. */
-  private static final int MAX_VALUES = 1_000;
+  static final int MAX_VALUES = 1_000;
 
   // 0001-01-01 and 9999-12-31; Spark supports no dates outside
   private static final long FIRST_DAY = -719_162;
@@ -91,7 +92,7 @@ final class MonotonicFunction {
 
   private Expression column;
   private boolean isDecreasing;
-  private ZoneId zone;
+  private final Set<ZoneId> zones = new HashSet<>();
   private final List<Expression> moments = new ArrayList<>();
   private final Expression bound;
   private final long least;
@@ -111,9 +112,9 @@ final class MonotonicFunction {
     Expression left = condition.children().apply(0);
     try {
       if (isList) {
-        List<Object> values = values(condition);
-        MonotonicFunction function = values == null ? null : of(left);
-        return function == null ? null : function.isAmong(values);
+        MonotonicFunction function = of(left);
+        List<Object> values = function == null ? null : values(condition);
+        return values == null ? null : function.isAmong(values);
       }
       Expression right = condition.children().apply(1);
       boolean isMirrored = ExpressionJson.isConstant(left);
@@ -209,7 +210,7 @@ final class MonotonicFunction {
       }
       found = expression.withNewChildren(Scala.seq(children));
       if (expression instanceof TimeZoneAwareExpression aware && aware.timeZoneId().isDefined()) {
-        zone = aware.zoneId();
+        zones.add(aware.zoneId());
       }
     }
     if (found.dataType() instanceof TimestampType) {
@@ -272,7 +273,8 @@ final class MonotonicFunction {
       }
     }
     for (Expression moment : moments) {
-      if (isNearChange((Long) moment.eval(row(found)))) {
+      long micros = (Long) moment.eval(row(found));
+      if (zones.stream().anyMatch(zone -> isNearChange(micros, zone.getRules()))) {
         throw new NotMonotonic();
       }
     }
@@ -305,12 +307,8 @@ final class MonotonicFunction {
     return new GenericInternalRow(new Object[] {isInt ? (Object) (int) value : (Object) value});
   }
 
-  /** Returns whether the clock is changed at a moment, or so little before or after that local times repeat. */
-  private boolean isNearChange(long micros) {
-    if (zone == null) {
-      return false;
-    }
-    ZoneRules rules = zone.getRules();
+  /** Returns whether a clock is changed at a moment, or so little before or after that local times repeat. */
+  private static boolean isNearChange(long micros, ZoneRules rules) {
     Instant at = Instant.ofEpochSecond(
         Math.floorDiv(micros, 1_000_000L), Math.floorMod(micros, 1_000_000L) * 1_000L);
     ZoneOffsetTransition change = rules.nextTransition(at.minus(LONGEST_CHANGE));
