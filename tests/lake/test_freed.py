@@ -1,6 +1,7 @@
 """The memory of a table is freed with the last reference to it, without a collection of garbage."""
 
 import gc
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,6 +9,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.file.metadata import FileMetadata
+from intarsia.lake.index.segment import Segment
 from tests.lake.index.lakes import age
 
 
@@ -48,6 +50,14 @@ def test_no_footer_stays(lake, name, of):
     assert footers_left(source, QUERIES[name]) == 0
 
 
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_segment_stays(lake, tmp_path, name):
+    """Segments and their families referred to each other."""
+    folder = shutil.copytree(lake, tmp_path / "lake")
+    ia.open(folder).build_lake_index()
+    assert num_left(Segment, folder, QUERIES[name]) == 0
+
+
 def test_a_table_that_is_used_keeps_its_footers(lake):
     kept = []
     assert footers_left(lake, lambda table: kept.append((table, table.count("n < 10")))) >= 5
@@ -65,25 +75,29 @@ def test_footers_of_replaced_files_are_dropped(tmp_path):
         replace(path, 0)
     table = ia.open(tmp_path)
     gc.collect()
-    before = num_footers()
+    before = num_objects(FileMetadata)
     for number in range(20):
         replace(paths[number % 5], number)
         assert table.count(f"n = {number}") >= 1
     gc.collect()
-    assert num_footers() - before <= 2 * len(paths)
+    assert num_objects(FileMetadata) - before <= 2 * len(paths)
 
 
 def footers_left(source, query):
     """Run a query of a new table, and return how many more footers are in memory afterwards."""
+    return num_left(FileMetadata, source, query)
+
+
+def num_left(of, source, query):
     gc.collect()
-    before = num_footers()
+    before = num_objects(of)
     gc.disable()
     try:
         query(ia.open(source))
-        return num_footers() - before
+        return num_objects(of) - before
     finally:
         gc.enable()
 
 
-def num_footers():
-    return sum(isinstance(one, FileMetadata) for one in gc.get_objects())
+def num_objects(of):
+    return sum(isinstance(one, of) for one in gc.get_objects())

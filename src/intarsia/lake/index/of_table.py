@@ -147,11 +147,18 @@ def _absolute(paths: pa.Array) -> pa.Array:
 
 
 class OpenSegment(NamedTuple):
-    """An open segment, the folder that contains it, and its name in the folder."""
+    """An open segment with its families, the folder that contains it, and its name in the folder."""
 
     folder: LakeIndexFolder
     name: str
     segment: Segment
+    families: Sequence[Family]
+
+    @classmethod
+    def of(cls, folder: LakeIndexFolder, name: str, segment: Segment) -> OpenSegment:
+        """Return a segment with its families, which refer to it."""
+        families = [Family(segment, ordinal) for ordinal in range(len(segment.structures))]
+        return cls(folder, name, segment, families)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +191,7 @@ class KnownFiles:
             positions = self.position_in[here]
             family_of = one.segment.family_of[positions]
             for number in np.unique(family_of).tolist():
-                family, mine = one.segment.families[number], family_of == number
+                family, mine = one.families[number], family_of == number
                 if family.has_schema:
                     within = np.searchsorted(family.positions, positions[mine])
                     found.append(FamilyFiles(family, one.segment, here[mine], within))
@@ -277,7 +284,7 @@ class LakeIndex:
             opened: list[OpenSegment] = []
             for name, found in zip(names, folder.open_segments(names), strict=True):
                 if not isinstance(found, Ignored):
-                    opened.append(OpenSegment(folder, name, found))
+                    opened.append(OpenSegment.of(folder, name, found))
                 elif found.code != REMOVED:
                     self.ignored.append(found)
             self._add(folder, opened)
@@ -296,7 +303,7 @@ class LakeIndex:
     def add(self, folder: LakeIndexFolder, segments: Iterable[bytes]) -> None:
         """Add new segments, which need not have been written."""
         sources = [CountedSource(MemorySource(data, folder.path)) for data in segments]
-        self._add(folder, [OpenSegment(folder, "", Segment(source)) for source in sources])
+        self._add(folder, [OpenSegment.of(folder, "", Segment(source)) for source in sources])
 
     def known(self, *, as_listed: bool = False) -> KnownFiles:
         """Compare the stamps of all files with those in the segments.

@@ -46,7 +46,7 @@ class FamilyProofs:
     def __init__(self, family: Family) -> None:
         self.family = family
         self.faults: list[Ignored] = []
-        self._bounds = cache(lambda path: self.call(partial(family.bounds, path)))
+        self._bounds: dict[Path, FileBounds | None] = {}
 
     @property
     def bounds(self) -> BoundsProof:
@@ -55,7 +55,10 @@ class FamilyProofs:
 
     def bounds_of(self, condition: Condition) -> Bounds | None:
         """Return the bounds of the column of a condition; None if it has none."""
-        found: FileBounds | None = self._bounds(condition.path)
+        path = condition.path
+        if path not in self._bounds:  # a fault is recorded once
+            self._bounds[path] = self.call(partial(self.family.bounds, path))
+        found = self._bounds[path]
         return None if found is None else found.bounds
 
     def gathered(self, paths: frozenset[Path]) -> list[GatheredProof]:

@@ -194,6 +194,7 @@ class Segment:
         paths: The paths of its files, relative to the root of the lake, ``string``.
         num_rows, num_row_groups: The number of rows and of row groups of each file.
         family_of: The ordinal of the family of each file.
+        structures: The descriptions of the structures of each family.
     """
 
     def __init__(self, source: CountedSource) -> None:
@@ -212,7 +213,7 @@ class Segment:
             families = self.sections.about["families"]
             if len(families) > MAX_FAMILIES:
                 raise ValueError(f"it has {len(families):,} families")
-            self.families = [Family(self, ordinal, about) for ordinal, about in enumerate(families)]
+            self.structures = [_structures(ordinal, about) for ordinal, about in enumerate(families)]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self.damaged(error) from error
         column = {name: batch.column(name) for name in FILE_COLUMNS.names}
@@ -223,7 +224,7 @@ class Segment:
         self.num_rows, self.num_row_groups = numbers["num_rows"], numbers["num_row_groups"]
         self.family_of = numbers["family"]
         self.stamps = Stamps(numbers["size_bytes"], numbers["modified_ns"], numbers["changed_ns"], tags)
-        if not np.array_equal(np.unique(numbers["family"]), np.arange(len(self.families))):
+        if not np.array_equal(np.unique(numbers["family"]), np.arange(len(self.structures))):
             raise self.damaged("a family has no files, or a file belongs to no family")
         least = min(self.num_rows.min(initial=0), self.num_row_groups.min(initial=0))
         if least < 0 or self.num_rows.sum(dtype=float) > _MAX_ROWS:
@@ -247,7 +248,7 @@ class Segment:
         return (
             2 * len(self.paths) >= MAX_SEGMENT_FILES
             or 2 * self.source.size() >= MAX_SEGMENT_BYTES
-            or 2 * len(self.families) >= MAX_FAMILIES
+            or 2 * len(self.structures) >= MAX_FAMILIES
         )
 
     @cached_property
@@ -290,6 +291,15 @@ class Segment:
         return CorruptFileError(str(fault), reason="segment-damaged", path=self.source.path)
 
 
+def _structures(family: int, about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found: Any = about["gathered"]
+    if not isinstance(found, list) or len(found) > MAX_STRUCTURES:
+        raise ValueError(f"family {family} has too many structures, or no list of them")
+    if not all(isinstance(entry, dict) for entry in found):
+        raise ValueError(f"a structure of family {family} is not described by an object")
+    return list(found)
+
+
 @dataclass(frozen=True, eq=False)
 class Gathered:
     """A structure of a family.
@@ -308,14 +318,9 @@ class Gathered:
 class Family:
     """The files of a segment with the same columns."""
 
-    def __init__(self, segment: Segment, ordinal: int, about: Mapping[str, Any]) -> None:
+    def __init__(self, segment: Segment, ordinal: int) -> None:
         self._segment = segment
         self._ordinal = ordinal
-        self._entries: list[Mapping[str, Any]] = about["gathered"]
-        if not isinstance(self._entries, list) or len(self._entries) > MAX_STRUCTURES:
-            raise ValueError(f"family {ordinal} has too many structures, or no list of them")
-        if not all(isinstance(entry, dict) for entry in self._entries):
-            raise ValueError(f"a structure of family {ordinal} is not described by an object")
         self._bounds: dict[int, FileBounds | None] = {}
         self._gathered: dict[int, Gathered | None] = {}
 
@@ -387,7 +392,7 @@ class Family:
             CorruptFileError: If one is damaged.
         """
         structures: list[Gathered] = []
-        for ordinal, entry in enumerate(self._entries):
+        for ordinal, entry in enumerate(self._segment.structures[self._ordinal]):
             if [list(path)] == entry.get("columns") and len(structures) < MAX_STRUCTURES_OF_COLUMN:
                 if ordinal not in self._gathered:
                     self._gathered[ordinal] = self._open(ordinal, entry, path)
