@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import json
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import intarsia as ia
+from intarsia.cli import main
 from tests.cli.test_query import KEYS
 
 
@@ -108,6 +114,38 @@ class TestInspectMany:
             str(broken),
             True,
         )
+
+    def test_json_is_printed_file_by_file(self, file, tmp_path):
+        """So the descriptions of a lake need not fit in memory."""
+        folder = tmp_path / "copies"
+        folder.mkdir()
+        files = [shutil.copy(file, folder / f"{name}.parquet") for name in "abc"]
+
+        class Taken(io.StringIO):
+            def write(self, text):
+                if str(files[0]) in text:
+                    files[2].unlink()
+                return super().write(text)
+
+        with contextlib.redirect_stdout(Taken()) as out:
+            assert main(["inspect", str(folder), "--json"]) == 1
+        found = [(one["path"], "error" in one) for one in json.loads(out.getvalue())]
+        assert found == [(str(files[0]), False), (str(files[1]), False), (str(files[2]), True)]
+
+    @pytest.mark.parametrize("form", [[], ["--json"]])
+    def test_nothing_more_is_read_after_an_error_of_printing(self, lake, form):
+        """It was taken for an error of the file: `inspect lake/ | head` read all files."""
+
+        class Full(io.StringIO):
+            attempts = 0
+
+            def write(self, _text):
+                self.attempts += 1
+                raise OSError(errno.ENOSPC, "no space left on device")
+
+        with contextlib.redirect_stdout(Full()) as out:
+            assert main(["inspect", str(lake), *form]) == 1
+        assert out.attempts <= 2
 
 
 class TestExplain:

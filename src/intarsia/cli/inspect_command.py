@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import click
 
@@ -36,7 +37,7 @@ from intarsia.cli.terminal import (
     json_text,
     line,
     plain_table,
-    print_json,
+    print_json_list,
     print_report,
     printable,
     red,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from intarsia.check.verification import VerifyReport
     from intarsia.check.verification.findings import LakeVerifyReport
 
+_Described = TypeVar("_Described")
 
 #: Number of row groups shown without --pages.
 MAX_ROW_GROUPS = 5
@@ -95,7 +97,7 @@ def inspect(
         intarsia inspect lake/ --json | jq -r '.[] | [.path, .num_rows] | @tsv'
     """
     from intarsia.check.inspection import inspect as inspect_file
-    from intarsia.lake.data_file import for_each_file
+    from intarsia.lake.data_file import FileFailure, for_each_file
     from intarsia.storage import local_path
 
     options = parse_storage_options(storage_option)
@@ -106,21 +108,25 @@ def inspect(
     def inspect_one(file: str) -> FileInspection:
         return inspect_file(file, pages=pages, columns=columns, row_groups=groups, storage_options=options)
 
-    def show_one(file: str) -> None:
-        show(_parts(inspect_one(file), pages=pages))
-        print()
-
     if len(path) == 1 and files[0] == (local_path(path[0]) or path[0]):  # not of a folder or glob
         one = inspect_one(path[0])
         print_report(one.to_dict(), _parts(one, pages=pages), as_json=json)
         return
+    failed: list[FileFailure] = []
+
+    def described(describe: Callable[[FileInspection], _Described]) -> Iterator[_Described]:
+        """Yield one file at a time, so that the descriptions of a lake need not fit in memory."""
+        for file in files:
+            results = for_each_file([file], lambda file, _: describe(inspect_one(file)), lambda _: None)
+            failed.extend(results.failed)
+            yield from results.done  # an error of printing is not one of the file
+
     if json:
-        documents = for_each("inspecting", files, lambda file, _: inspect_one(file).to_dict())
-        failed = documents.failed
-        print_json([*documents.done, *(failure.to_dict() for failure in failed)])
+        print_json_list(chain(described(lambda one: one.to_dict()), map(FileFailure.to_dict, failed)))
     else:
-        # one file at a time, so that the descriptions of a lake need not fit in memory
-        failed = for_each_file(files, lambda file, _: show_one(file), lambda _: None).failed
+        for parts in described(lambda one: [*_parts(one, pages=pages)]):
+            show(parts)
+            print()
         print(f"{count(len(files) - len(failed), 'file')}{others_ignored(len(listed.others))}")
         show_failures(reasons(failed))
     raise click.exceptions.Exit(1 if failed else 0)

@@ -182,6 +182,19 @@ def print_json(document: object) -> None:
     print(json_text(document))
 
 
+def print_json_list(documents: Iterable[object]) -> None:
+    """Print a list of documents as JSON on stdout, one at a time; the list is closed if there is an error."""
+    print("[", end="")
+    separator = ""
+    try:
+        for document in documents:
+            text = json_text(document).replace("\n", "\n  ")
+            print(f"{separator}\n  {text}", end="")
+            separator = ","
+    finally:
+        print("\n]" if separator else "]")
+
+
 def json_text(document: object) -> str:
     """Return a document as JSON, with escapes if the encoding of stdout lacks a character."""
     import json
