@@ -273,7 +273,7 @@ def query(
         # without a predicate, rows beyond the first are not read to count them
         max_rows = TABLE_ROWS + 1 if shown is not None and predicate is None else limit
         scan = table.scan(predicate, columns, max_rows, order_by, on_error=on_error)
-        answer = answers.renamed(scan, columns, scan)
+        answer = answers.renamed(scan, columns, scan.read_ahead())
     num_rows = 0
     is_counted = predicate is not None or value_counts is not None
     try:

@@ -288,7 +288,7 @@ class Scan:
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Run the scan as a stream of batches for other libraries."""
-        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+        return pa.RecordBatchReader.from_batches(self.schema, self.read_ahead())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Implement the Arrow PyCapsule protocol, which DuckDB, Polars, pandas and DataFusion read."""
