@@ -306,3 +306,24 @@ def test_the_folder_of_a_table_with_a_log_is_opened_with_a_warning(tmp_path, log
     assert (len(caught), caught[0].filename) == (1, __file__)
     assert table.count() == 3
     assert ia.open(tmp_path / "new.parquet").count() == 2  # naming a file is a choice
+
+
+@pytest.mark.parametrize("log", ["_delta_log/0.json", ".hoodie/hoodie.conf", "metadata/0.metadata.json"])
+def test_a_folder_in_a_table_with_a_log_is_opened_with_a_warning(tmp_path, log):
+    """A partition, or the folder of the data of an Iceberg table, has files of older snapshots, too."""
+    folder = tmp_path / "table" / "data" / "p=1"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"a": [1]}), folder / "old.parquet")
+    pq.write_table(pa.table({"a": [1, 2]}), folder / "new.parquet")
+    assert ia.open(folder).count() == 3
+    path = tmp_path / "table" / log
+    path.parent.mkdir()
+    path.write_text("{}")
+    linked = tmp_path / "linked"
+    linked.symlink_to(folder)
+    for one in (folder.parent, folder, linked):
+        with pytest.warns(ia.IntarsiaWarning) as caught:
+            table = ia.open(one)
+        assert (len(caught), caught[0].filename) == (1, __file__)
+        assert table.count() == 3
+    assert ia.open(folder / "new.parquet").count() == 2

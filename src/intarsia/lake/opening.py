@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast, get_args
 
 from intarsia.errors import UnsupportedFeatureError
@@ -99,9 +100,15 @@ def log_in(names: Callable[[str], Iterable[str]]) -> TableLog | None:
     return next((log for log in _LOGS if any(map(log.files.match, names(log.name)))), None)
 
 
-def log_in_folder(folder: str) -> TableLog | None:
-    """Return the log in a local folder; None for folders in object stores."""
-    return log_in(partial(_names, folder))
+def log_of_folder(folder: str) -> tuple[str, TableLog] | None:
+    """Return the table that a local folder is or belongs to, and its log; None without one, and for URLs."""
+    if not os.path.isdir(folder):  # naming a file is a choice
+        return None
+    for table in (folder, *map(str, Path(os.path.realpath(folder)).parents)):
+        log = log_in(partial(_names, table))
+        if log is not None:
+            return table, log
+    return None
 
 
 def _names(parent: str, name: str) -> list[str]:
@@ -112,12 +119,13 @@ def _names(parent: str, name: str) -> list[str]:
 
 
 def warn_of_log(folder: str) -> None:
-    """Warn that a folder, whose files are all read, is that of a table with a log of its current files."""
-    log = log_in_folder(folder)
-    if log is not None:
+    """Warn that a folder, whose files are all read, is in a table with a log of its current files."""
+    found = log_of_folder(folder)
+    if found is not None:
+        table, log = found
         warn_caller(
-            f"{folder}: this is the folder of a table of {log.owner}, and files that the table has dropped "
-            f"are read as well; {log.remedy.format(folder=folder)}"
+            f"{folder}: this is a folder of the {log.owner} table {table}, and files that it has dropped "
+            f"are read as well; {log.remedy.format(folder=table)}"
         )
 
 

@@ -22,7 +22,7 @@ from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.file import ParquetInput
 from intarsia.format.enums import Type
 from intarsia.indexes.proof import split_batches
-from intarsia.lake.opening import log_in_folder
+from intarsia.lake.opening import log_of_folder
 from intarsia.lake.opening import open as open_table
 from intarsia.lake.scan import Scan
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
@@ -367,11 +367,12 @@ def _scan(options: Mapping[str, str]) -> Scan:
         )
     found = [python_path(item, decode=False) for item in paths]
     for folder in found:
-        log = log_in_folder(folder)
-        if log is not None:  # its warning would stay in the process of the planner
+        managed = log_of_folder(folder)
+        if managed is not None:  # its warning would stay in the process of the planner
+            table, log = managed
             raise UnsupportedFeatureError(
-                f"this is the folder of a table of {log.owner}, which may have dropped some of the files; "
-                f"{log.remedy.format(folder=folder)}",
+                f"this is a folder of the {log.owner} table {table}, which may have dropped some files; "
+                f"{log.remedy.format(folder=table)}",
                 reason="managed-table",
                 path=folder,
             )
