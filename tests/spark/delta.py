@@ -773,6 +773,14 @@ def check_jobs(spark):
             with pytest.raises(ia.UnsupportedFeatureError) as caught:
                 job(one)
             assert caught.value.reason == "not-a-parquet-table"
+    for one in ("of_jobs", table):
+        for job in (
+            lambda name: ias.advise(spark, name, "u = 800"),
+            lambda name: ias.optimize(spark, name, "sorted", sort_by="u", progress=False),
+        ):
+            with pytest.raises(ia.UnsupportedFeatureError) as caught:
+                job(one)
+            assert (caught.value.reason, caught.value.path) == ("not-a-parquet-table", one)
     spark.sql("DROP TABLE of_jobs")
 
 

@@ -223,6 +223,8 @@ def folder_of_table(spark: SparkSession, name: object) -> str | None:
     Raises:
         UnsupportedFeatureError: If it is a view, or a table that does not consist of Parquet files alone.
     """
+    if _DELTA_PATH.fullmatch(str(name)):
+        raise _has_snapshots("delta", str(name))
     facts = _facts_of_table(spark, name)
     if facts is None:
         return None
