@@ -132,6 +132,20 @@ class TestInspectMany:
         found = [(one["path"], "error" in one) for one in json.loads(out.getvalue())]
         assert found == [(str(files[0]), False), (str(files[1]), False), (str(files[2]), True)]
 
+    def test_json_is_complete_after_an_interrupt(self, lake):
+        files = sorted(map(str, lake.rglob("*.parquet")))
+
+        class Interrupted(io.StringIO):
+            def write(self, text):
+                super().write(text)
+                if files[1] in text:
+                    raise KeyboardInterrupt
+                return len(text)
+
+        with contextlib.redirect_stdout(Interrupted()) as out:
+            assert main(["inspect", str(lake), "--json"]) == 130
+        assert [one["path"] for one in json.loads(out.getvalue())] == files[:2]
+
     @pytest.mark.parametrize("form", [[], ["--json"]])
     def test_nothing_more_is_read_after_an_error_of_printing(self, lake, form):
         """It was taken for an error of the file: `inspect lake/ | head` read all files."""
