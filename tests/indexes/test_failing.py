@@ -1,5 +1,7 @@
 """An index whose class fails is ignored: the rows are right, and one warning names the failure."""
 
+import os
+import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -109,6 +111,61 @@ def test_verify_reports_it_and_continues(path, monkeypatch, method, error):
 def test_verify_reports_an_index_that_cannot_be_built_again(path, monkeypatch, error):
     monkeypatch.setattr(Fragile, "fails", {"build": error})
     assert [finding.rule for finding in ia.verify(path).findings] == ["unchecked"]
+
+
+def test_verify_reports_an_index_that_builds_something_else(path, monkeypatch):
+    monkeypatch.setattr(Fragile, "build", lambda self, chunk: np.array([1, 2]))
+    assert [finding.rule for finding in ia.verify(path).findings] == ["unchecked"]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_columns_that_fail_are_refused(path, monkeypatch, error):
+    monkeypatch.setattr(Fragile, "fails", {"columns": error})
+    with pytest.raises(ia.IntarsiaError):
+        ia.attach(path, Fragile("y"))
+
+
+@pytest.mark.parametrize("reason", [7, {}, ["text"]], ids=repr)
+def test_a_shortfall_that_is_not_text_is_refused(path, monkeypatch, reason):
+    before = path.read_bytes()
+    monkeypatch.setattr(Fragile, "shortfall", lambda self, payload, layout: reason)
+    with pytest.raises(ia.IndexBuildError) as caught:
+        ia.attach(path, Fragile("y"))
+    assert caught.value.reason == "invalid-shortfall"
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("digest", [True, "text", [b"x"]], ids=repr)
+def test_a_digest_that_is_not_bytes_is_left_out(path, monkeypatch, digest):
+    monkeypatch.setattr(Fragile, "digest", lambda self, payload, layout: digest)
+    pq.write_table(pa.table({"x": [7], "y": [1]}), path.parent / "b.parquet")
+    for name in ("a", "b"):
+        os.utime(path.parent / f"{name}.parquet", (1_600_000_000, 1_600_000_000))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ia.IntarsiaWarning)
+        assert ia.open(path.parent).build_lake_index("beside").files_added == 2
+    assert ia.open(path.parent).count("x = 7") == 6
+
+
+def test_the_edges_of_rows_cannot_be_changed(path, monkeypatch):
+    """They are those of the footer: the rows would be wrong for all."""
+
+    def open_index(self, payload, layout):
+        layout.row_group_edges[:] = 0
+
+    monkeypatch.setattr(Fragile, "open", open_index)
+    table = ia.open(path)
+    for _ in range(2):
+        with pytest.warns(ia.IntarsiaWarning, match=r"fragile\(x\)"):
+            assert table.count("x = 7 AND y > 100") == 4
+
+    def build(self, chunk):
+        chunk.layout.page_edges["y"][:] = 0
+
+    monkeypatch.setattr(Fragile, "build", build)
+    with pytest.raises(ia.IndexBuildError) as caught:
+        ia.attach(path, Fragile("y"))
+    assert caught.value.reason == "index-failed"
 
 
 @pytest.mark.parametrize("method", ["candidate_rows", "certain_rows"])

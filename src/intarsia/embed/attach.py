@@ -266,7 +266,12 @@ class Attachment:
             blob = build_blob(index, planned, self._columns, self._parts.payload(index, planned.name))
             self.blobs[planned.identity] = blob  # in the place of the one that is replaced
             self.added[planned.name] = index, blob.num_bytes
-            reason = call_builder(index, lambda: index.shortfall(blob.payload, self._columns.layout))
+            reason: Any = call_builder(index, lambda: index.shortfall(blob.payload, self._columns.layout))
+            if not isinstance(reason, (str, type(None))):
+                raise IndexBuildError(
+                    f"{index!r} returned {type(reason).__name__} from shortfall(); it must be text or None",
+                    reason="invalid-shortfall",
+                )
             if reason is not None:
                 shortfall = Note(", ".join(index.columns), None, planned.name, reason, "not-selective")
         self._advance(planned.name)

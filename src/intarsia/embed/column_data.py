@@ -21,7 +21,7 @@ from intarsia.file.synthetic import Segments, decode
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.pages import walk_pages
-from intarsia.indexes.layout import Layout
+from intarsia.indexes.layout import Layout, read_only
 from intarsia.predicate.columns import resolve_column
 from intarsia.predicate.nodes import ColumnName
 from intarsia.rows.selection import Rows
@@ -267,7 +267,7 @@ class _PageEdges(dict[str, Rows]):
         self._columns = columns
 
     def __missing__(self, column: str) -> Rows:
-        self[column] = edges = self._columns.page_edges(column)
+        self[column] = edges = read_only(self._columns.page_edges(column))
         return edges
 
     def __contains__(self, column: object) -> bool:

@@ -268,7 +268,7 @@ def check_parameters(index: Index) -> tuple[str, tuple[str, ...], Granularity]:
     if hasattr(index, "granularity"):
         check_granularity(index)
     granularity = getattr(index, "granularity", "file")
-    names = tuple(index.columns)
+    names = call_builder(index, lambda: tuple(index.columns))
     if not all(isinstance(name, str) for name in names):
         raise IndexBuildError(
             f"{index!r} has a column name that is not a string; pass a dotted name for a nested column",

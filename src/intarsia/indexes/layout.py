@@ -36,6 +36,10 @@ class Layout:
     row_group_edges: Rows
     page_edges: Mapping[str, Rows]
 
+    def __post_init__(self) -> None:
+        # the array is that of the footer, and an index of any package could change it in place
+        object.__setattr__(self, "row_group_edges", read_only(self.row_group_edges))
+
     def edges(self, granularity: Granularity, column: str) -> Rows:
         """Return the first row of each granule, then ``num_rows``.
 
@@ -99,6 +103,13 @@ class Layout:
                 raise ColumnNotFoundError(column, self.page_edges)
             return self.page_edges[column]
         return self.row_group_edges if granularity == "row_group" else None
+
+
+def read_only(rows: Rows) -> Rows:
+    """Return a view of an array that cannot be changed through it."""
+    view = rows.view()
+    view.flags.writeable = False
+    return view
 
 
 class ColumnData(Protocol):

@@ -88,7 +88,7 @@ class EntryCheck:
         # a wrong OffsetIndex only changes the granules here; without one the pages would have to be walked
         columns = FileColumns(self._file, partial(_first_rows, self._file), wait_for)
         try:
-            is_same = bool(call_index(partial(opened.index.build, columns)) == opened.payload)
+            is_same = call_index(partial(_built, opened.index, columns)) == opened.payload
         except (IndexPayloadError, FormatError):
             return False
         if is_same:
@@ -100,7 +100,7 @@ class EntryCheck:
         name, findings = opened.entry.name, self._findings
         columns = FileColumns(self._file)
         try:
-            payload = call_index(partial(opened.index.build, columns))
+            payload = call_index(partial(_built, opened.index, columns))
             if payload == opened.payload:
                 findings.count_checked("embedded_rebuilt")
                 return False
@@ -172,6 +172,15 @@ def _open(file: ParquetInput, entry: Entry, findings: Findings) -> OpenedEntry |
         ways.append(probed)
     findings.count_checked("embedded_indexes")
     return OpenedEntry(entry, index, payload, ways, file.footer.num_rows)
+
+
+def _built(index: Index, columns: FileColumns) -> bytes:
+    payload: object = index.build(columns)
+    if not isinstance(payload, bytes):
+        raise IndexPayloadError(
+            f"it built {type(payload).__name__}; build() must return bytes", reason="invalid-payload"
+        )
+    return payload
 
 
 def _opened(index: Index, payload: bytes, layout: Layout) -> OpenIndex:

@@ -398,9 +398,14 @@ def _digests(file: ParquetInput) -> Iterator[tuple[GatheredKey, bytes]]:
 
         def digest(index: Index = index, entry: Any = entry) -> bytes | None:
             try:
-                return index.digest(embedded.read(entry), layout)
+                found: object = index.digest(embedded.read(entry), layout)
             except FormatError as error:
                 raise IndexPayloadError(str(error), reason="damaged-payload") from error
+            if not isinstance(found, (bytes, type(None))):
+                raise IndexPayloadError(
+                    f"digest returned {type(found).__name__}, not bytes or None", reason="not-a-digest"
+                )
+            return found
 
         result = call_or_ignore(file, entry.name, digest)
         if result is not None:
