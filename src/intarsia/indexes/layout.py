@@ -108,7 +108,7 @@ class Layout:
 def read_only(rows: Rows) -> Rows:
     """Return a view of an array that cannot be changed through it."""
     view = rows.view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
 
 
