@@ -143,6 +143,7 @@ def test_writers(created_by, name, version):
         ("parquet-rs version 59.3.0", "varying", Claim.PAGE_BOUNDS, "lengths"),
         ("fastparquet-python version 2026.9.0 (build 0)", "number", Claim.DEPRECATED_BOUNDS, "category"),
         ("fastparquet-python version 2026.9.0 (build 0)", "at", Claim.DEPRECATED_BOUNDS, "NaT"),
+        ("fastparquet-python version 2026.9.0 (build 0)", "at", Claim.BOUNDS, "NaT"),  # of a rewritten file
         ("fastparquet-python version 2026.9.0 (build 0)", "maybe_at", Claim.DEPRECATED_BOUNDS, "9999"),
         ("", "real", Claim.DEPRECATED_BOUNDS, "1.5.1"),
         ("", "text", Claim.DEPRECATED_BOUNDS, "signed"),
@@ -189,7 +190,6 @@ def test_claims_that_are_not_trusted(created_by, leaf, claim, word):
         ("DuckDB version v2.0.0 (build d54cbbe3df)", "s.blob", Claim.BOUNDS),
         ("fastparquet-python version 2026.9.0 (build 0)", "number", Claim.DEPRECATED_BOUNDS),
         ("fastparquet-python version 2026.9.0 (build 0)", "local", Claim.DEPRECATED_BOUNDS),
-        ("fastparquet-python version 2026.9.0 (build 0)", "at", Claim.BOUNDS),  # written by `attach`
         ("DuckDB version v1.1.3 (build 19864453f7)", "number", Claim.NULL_COUNT),
         ("DuckDB version v1.5.2 (build 8a5851971f)", "text", Claim.EXACT_BOUNDS),  # no dictionary page
         ("Polars (python) version 2.0.0 (build 22a147de3d)", "text", Claim.LOWER_BOUND),

@@ -22,6 +22,9 @@ from tests.reading.surgery import Patient
 from tests.reading.test_other_writers_habits import CHUNK_META, STATISTICS
 from tests.reading.truth import assert_truth
 
+#: Numbers of fields of FileMetaData and Statistics.
+CREATED_BY, MAX_VALUE, MIN_VALUE = 6, 5, 6
+
 
 def statistics_of(path, name):
     """The statistics of the chunks of a column in the footer."""
@@ -105,6 +108,26 @@ def test_fastparquet_uses_the_first_and_last_category_as_bounds(tmp_path, values
     for value in pq.read_table(path)["c"]:
         assert ia.open(path).count([("c", "=", value)]) == 1
     assert_truth(path)
+
+
+def test_the_rewriter_of_parquet_mr_copies_wrong_bounds(tmp_path):
+    """It names the writer of the original in the key/value metadata, and itself as the writer."""
+    originals = "parquet-cpp-arrow version 26.0.0\nfastparquet-python version 2026.9.0 (build 0)"
+    for name, written_by in (("a", {}), ("b", {"original.created.by": originals})):
+        made = pa.table({"c": [10, -5, 50, 20]}).replace_schema_metadata(written_by)
+        pq.write_table(made, tmp_path / f"{name}.parquet")
+        patient = Patient.read(tmp_path / f"{name}.parquet")
+        patient.footer.set(CREATED_BY, thrift.BINARY, b"parquet-mr version 1.18.1 (build 7c22cdb)")
+        if written_by:
+            statistics = patient.chunk(0, 0).get(CHUNK_META).get(STATISTICS)
+            statistics.set(MIN_VALUE, thrift.BINARY, np.int64(10).tobytes())
+            statistics.set(MAX_VALUE, thrift.BINARY, np.int64(20).tobytes())
+        patient.write(tmp_path / f"{name}.parquet")
+    assert ia.open(tmp_path / "a.parquet").scan("c = 60").explain().row_groups_read == 0
+    assert ia.open(tmp_path / "b.parquet").count("c > 40") == 1
+    assert ia.open(tmp_path).count("c > 40") == 2
+    assert ia.open(tmp_path).aggregate({"c": ["min", "max"]})["c"] == {"min": -5, "max": 50}
+    assert_truth(tmp_path / "b.parquet")
 
 
 def test_fastparquet_bounds_of_other_columns_still_exclude_row_groups(tmp_path):

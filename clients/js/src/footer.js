@@ -32,6 +32,8 @@ export class Footer {
     this.raw = raw
     this.start = start
     this.createdBy = raw.field_6 ? utf8.decode(raw.field_6) : ''
+    /** The writer, and those whose pages and metadata it has copied, as the rewriter of parquet-mr names them. */
+    this.writers = [this.createdBy, ...(this.value('original.created.by') ?? '').split('\n').filter(Boolean)]
     this.leaves = leavesOf(raw.field_2, raw.field_7)
     this.edges = [0]
     for (const group of raw.field_4) this.edges.push(this.edges[this.edges.length - 1] + Number(group.field_3))

@@ -44,7 +44,7 @@ const RULES = [
   ['parquet-cpp', [11], isByteArray, ['bounds', 'nullCounts']],
   ['parquet-cpp', [2], isFloat, ['bounds', 'deprecatedBounds']],
   ['parquet-cpp', [4], isDecimalOfBytes, ['bounds']],
-  ['fastparquet', undefined, isAny, ['deprecatedBounds']],
+  ['fastparquet', undefined, isAny, ['bounds', 'deprecatedBounds']],
   ['duckdb', [1, 1], isAny, ['nullCounts']],
   ['polars', [2], isAny, ['nullCounts', 'pageNullCounts']],
   ['polars', [2, 1], isFloat, ['bounds', 'pageIndex']],
@@ -82,13 +82,13 @@ export class Trust {
   /** @param {Footer} footer @param {ValueType} type @param {Directory | undefined} directory */
   constructor(footer, type, directory) {
     const { leaf } = type
-    const [writer, version] = writerOf(footer.createdBy)
-    const doubted = new Set(RULES.filter(([name, before, applies]) =>
-      (name ? writer.includes(name) : !writer) && (!before || isBefore(version, before)) && applies(type, writer)).flatMap(rule => rule[3]))
+    const writers = footer.writers.map(writerOf)
+    const doubted = new Set(writers.flatMap(([writer, version]) => RULES.filter(([name, before, applies]) =>
+      (name ? writer.includes(name) : !writer) && (!before || isBefore(version, before)) && applies(type, writer))).flatMap(rule => rule[3]))
     const isComputed = directory?.computed_statistics?.includes?.(leaf.ordinal) ?? false
     /** @param {Claim} claim */
     const isUsed = claim => isComputed || !doubted.has(claim)
-    const order = leaf.order ?? (writer === 'parquet-mr-trino' ? TYPE_ORDER : undefined) // Trino declares none
+    const order = leaf.order ?? (writers[0][0] === 'parquet-mr-trino' ? TYPE_ORDER : undefined) // Trino declares none
     this.hasOrder = order === TYPE_ORDER || (order === IEEE_754_TOTAL_ORDER && type.isFloat)
     this.usesBounds = this.hasOrder && isUsed('bounds')
     this.usesLowerBounds = isUsed('lowerBounds')

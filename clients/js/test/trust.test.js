@@ -10,7 +10,7 @@ const INT64 = { ...DOUBLE, physical: 'INT64', isFloat: false }
 
 /** @param {string} createdBy @param {any} type */
 function trustOf(createdBy, type) {
-  const footer = /** @type {any} */ ({ createdBy })
+  const footer = /** @type {any} */ ({ writers: [createdBy] })
   const { usesBounds, usesDeprecatedBounds, usesNullCounts } = new Trust(footer, type, undefined)
   assert.equal(usesBounds, usesDeprecatedBounds)
   return { bounds: usesBounds, nullCounts: usesNullCounts }
@@ -34,10 +34,18 @@ test('bounds of floats that leave out numbers beside NaN, and null counts', () =
   }
 })
 
+test('metadata that the rewriter of parquet-mr has copied', () => {
+  const uses = (/** @type {string[]} */ ...writers) => new Trust(/** @type {any} */ ({ writers }), DOUBLE, undefined).usesBounds
+  const rewriter = 'parquet-mr version 1.18.1 (build 1)'
+  assert.equal(uses(rewriter), true)
+  assert.equal(uses(rewriter, 'parquet-cpp-arrow version 26.0.1'), true)
+  assert.equal(uses(rewriter, 'parquet-cpp-arrow version 26.0.1', 'parquet-mr version 1.9.0'), false)
+})
+
 test('Bloom filters without the values of Arrow dictionaries', () => {
   const chunk = /** @type {any} */ ({ bloomFilter: [100, 200] })
   const uses = (/** @type {string} */ createdBy, /** @type {any} */ directory) =>
-    new Trust(/** @type {any} */ ({ createdBy }), INT64, directory).usesBloomFilter(chunk)
+    new Trust(/** @type {any} */ ({ writers: [createdBy] }), INT64, directory).usesBloomFilter(chunk)
   assert.equal(uses('parquet-go version 18.7.0', undefined), false)
   assert.equal(uses('parquet-go version 18.7.0', { original_length: 101 }), false)
   assert.equal(uses('parquet-go version 18.7.0', { original_length: 100 }), true) // added by Intarsia
@@ -46,7 +54,7 @@ test('Bloom filters without the values of Arrow dictionaries', () => {
 
 test('null counts of JSON columns', () => {
   const json = { ...INT64, physical: 'BYTE_ARRAY', logical: 'JSON' }
-  assert.equal(new Trust(/** @type {any} */ ({ createdBy: 'hyparquet' }), json, undefined).usesNullCounts, false)
+  assert.equal(new Trust(/** @type {any} */ ({ writers: ['hyparquet'] }), json, undefined).usesNullCounts, false)
   assert.equal(trustOf('hyparquet', INT64).nullCounts, true)
 })
 
@@ -67,7 +75,7 @@ test('other writers', () => {
     ['lbug', INT64, { usesNullCounts: false }],
     ['duckdb version v1.0.0', INT64, { usesNullCounts: false }],
     ['duckdb version v1.1.0', INT64, {}],
-    ['fastparquet-python version 2024.11.0', INT64, { usesDeprecatedBounds: false }],
+    ['fastparquet-python version 2024.11.0', INT64, { usesBounds: false, usesDeprecatedBounds: false }],
     ['ClickHouse v25.8.2.1-lts', { ...INT64, physical: 'BYTE_ARRAY', logical: 'JSON' }, { usesBounds: false, distrustsPageIndex: true }],
     ['ClickHouse version 26.5.0', { ...INT64, physical: 'BYTE_ARRAY', logical: 'JSON' }, {}],
     ['parquet-rs version 59.3.0', { ...INT64, physical: 'BYTE_ARRAY', logical: 'DECIMAL' }, { usesBounds: false, distrustsPageIndex: true }],
@@ -75,7 +83,7 @@ test('other writers', () => {
     ['parquet-cpp-velox version 0.0.0', { ...INT64, physical: 'BYTE_ARRAY', logical: 'STRING' }, {}],
     ['parquet-cpp version 1.5.1-SNAPSHOT', { ...INT64, physical: 'FIXED_LEN_BYTE_ARRAY', logical: 'DECIMAL' }, { usesBounds: false }],
   ])) {
-    const of = (/** @type {string} */ name) => ({ ...new Trust(/** @type {any} */ ({ createdBy: name }), type, undefined) })
+    const of = (/** @type {string} */ name) => ({ ...new Trust(/** @type {any} */ ({ writers: [name] }), type, undefined) })
     assert.deepEqual(of(createdBy), { ...of('another'), ...changed }, createdBy)
   }
 })

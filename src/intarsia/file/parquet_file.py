@@ -92,7 +92,7 @@ class ParquetInput:
                 self.metadata = metadata or FileMetadata(self.path, read_raw_footer(self.source, tail_bytes))
                 self.footer: Footer = self.metadata.footer
                 self.schema = self.metadata.schema
-            self.page_checksums = page_checksums and trusts_checksums(self.footer.created_by)
+            self.page_checksums = page_checksums and all(map(trusts_checksums, self.footer.writers))
             self.locations = self.metadata.locations
             self.column_index = self.metadata.column_index
             self.trust = self.metadata.trust

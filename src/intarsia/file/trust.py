@@ -85,11 +85,11 @@ class Trust:
         is_computed = self.directory is not None and self.leaf.ordinal in self.directory.computed_statistics
         if claim in STATISTICS_CLAIMS and is_computed:
             return None
-        for rule in rules_of(self.footer.created_by):
-            if claim in rule.claims and rule.applies(
-                WrittenColumn(self.footer, self.leaf, meta, self.arrow_type)
-            ):
-                return rule.reason.format(name=parse_writer(self.footer.created_by)[0])
+        for writer in self.footer.writers:
+            column = WrittenColumn(self.footer, writer, self.leaf, meta, self.arrow_type)
+            for rule in rules_of(writer):
+                if claim in rule.claims and rule.applies(column):
+                    return rule.reason.format(name=parse_writer(writer)[0])
         return None
 
     def doubt_of_page_index(self, chunk: ColumnChunk) -> str | None:

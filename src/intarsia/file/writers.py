@@ -53,11 +53,13 @@ class WrittenColumn(NamedTuple):
     """A column, or a chunk of it, as its writer describes it.
 
     Attributes:
+        writer: The writer as the footer names it; that of the original, if another one has copied the column.
         meta: The metadata of a chunk; None for all chunks. A rule that applies to one chunk applies to all.
         arrow_type: The column's Arrow type; None if it is unknown.
     """
 
     footer: Footer
+    writer: str
     leaf: Leaf
     meta: ColumnMetaData | None
     arrow_type: pa.DataType | None
@@ -150,7 +152,7 @@ def _is_float_without_arrow_schema(column: WrittenColumn) -> bool:
 
 def _is_named_parquet_go(column: WrittenColumn) -> bool:
     """Return whether the name of the writer is not the path of a module."""
-    return parse_writer(column.footer.created_by)[0] == "parquet-go"
+    return parse_writer(column.writer)[0] == "parquet-go"
 
 
 def _has_dictionary(column: WrittenColumn) -> bool:
@@ -307,21 +309,21 @@ RULES = (
     ),
     Rule(
         "fastparquet",
-        (Claim.DEPRECATED_BOUNDS,),
+        (Claim.BOUNDS, Claim.DEPRECATED_BOUNDS),
         _has_dictionary,
         "{name} uses the first and the last category as bounds of a categorical column, and only these have "
         "dictionaries (observed in 2026.9.0)",
     ),
     Rule(
         "fastparquet",
-        (Claim.DEPRECATED_BOUNDS,),
+        (Claim.BOUNDS, Claim.DEPRECATED_BOUNDS),
         _may_contain_nat,
         "{name} stores NaT as a number in columns without nulls, and omits it from bounds "
         "(observed in 2026.9.0)",
     ),
     Rule(
         "fastparquet",
-        (Claim.DEPRECATED_BOUNDS,),
+        (Claim.BOUNDS, Claim.DEPRECATED_BOUNDS),
         _is_utc_timestamp,
         "{name} writes wrong bounds of UTC timestamps outside the years 1 to 9999 (observed in 2026.9.0)",
     ),

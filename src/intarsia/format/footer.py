@@ -160,6 +160,15 @@ class Footer:
         """The writer of the file, or an empty string."""
         return (self.metadata.created_by or b"").decode("utf-8", "replace")
 
+    @cached_property
+    def writers(self) -> tuple[str, ...]:
+        """The writer of the file, and those whose pages and metadata it has copied.
+
+        The rewriter of parquet-mr copies both, and names their writers in the key/value metadata.
+        """
+        copied = self.key_values.get(b"original.created.by", b"").decode("utf-8", "replace")
+        return (self.created_by, *filter(None, copied.split("\n")))
+
     def column_order(self, leaf: Leaf) -> str | None:
         """Return the name of the order of a leaf's bounds, such as ``"TYPE_ORDER"``.
 

@@ -121,7 +121,7 @@ def _key_of(part: JoinedPart) -> Hashable:
     if b"computed_statistics" in keys.get(KEY, b""):  # few directories have to be parsed for this
         directory = metadata.directory
         computed = computed if directory is None else directory.computed_statistics
-    return part.is_remote, metadata.schema, struct.created_by, orders, computed
+    return part.is_remote, metadata.schema, metadata.footer.writers, orders, computed
 
 
 # --- plans --------------------------------------------------------------------------------------------
