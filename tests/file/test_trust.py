@@ -320,3 +320,27 @@ def test_null_counts():
         assert found.value is None
         assert found.reason
     assert trust("", "unsigned").null_count(chunk("unsigned", null_count=3), 10) == TrustedValue(0)
+
+
+@pytest.mark.parametrize(
+    ("copied", "leaf", "is_trusted"),
+    [
+        ("parquet-cpp-arrow version 26.0.1", "text", True),
+        ("parquet-cpp-arrow version 26.0.1\nPolars version 0.20.10", "text", False),  # its file had version 2
+        ("parquet-mr version 1.7.0 (build 1)", "text", False),
+        ("parquet-mr version 1.7.0 (build 1)", "number", True),
+        ("parquet-go version 17.0.0", "unsigned", False),
+    ],
+)
+def test_bounds_that_the_rewriter_of_parquet_mr_has_copied(copied, leaf, is_trusted):
+    metadata = FileMetaData(
+        1,
+        SCHEMA,
+        0,
+        [],
+        [KeyValue(b"original.created.by", copied.encode())],
+        created_by=b"parquet-mr version 1.18.1 (build 7c22cdb)",
+        column_orders=[ColumnOrder(TYPE_ORDER=Empty())] * len(LEAVES),
+    )
+    found = Trust(Footer(metadata, b"", 0, 0), LEAVES[leaf])
+    assert (found.doubt(Claim.BOUNDS, chunk(leaf)) is None) == is_trusted

@@ -97,7 +97,8 @@ def _is_byte_array(column: WrittenColumn) -> bool:
 
 
 def _is_byte_array_of_version_2(column: WrittenColumn) -> bool:
-    return _is_byte_array(column) and column.footer.metadata.version == 2
+    is_copied = column.writer != column.footer.created_by  # from a file of unknown version
+    return _is_byte_array(column) and (is_copied or column.footer.metadata.version == 2)
 
 
 def _is_byte_array_in_struct(column: WrittenColumn) -> bool:
