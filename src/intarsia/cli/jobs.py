@@ -103,8 +103,9 @@ def run_job(master: str | None, name: str, *arguments: Any, **options: Any) -> A
             reason="missing-pyspark",
         ) from None
     except Exception as error:
-        if type(error).__name__ == "AnalysisException":  # Spark cannot find or read the source
-            raise UsageError(str(error).splitlines()[0], reason="spark-analysis") from None
+        # Spark cannot find or read the source, or cannot parse the condition
+        if any(one.__name__ == "AnalysisException" for one in type(error).__mro__):
+            raise UsageError(str(error).strip().splitlines()[0], reason="spark-analysis") from None
         raise
 
 
