@@ -589,7 +589,7 @@ def test_progress(path):
         ({"a": [1]}, {"row_group_bytes": 0}, ia.WriteError, "invalid-size"),
         ({"a": [1]}, {"row_group_bytes": None}, ia.WriteError, "invalid-size"),
         ({"a": [1]}, {"compression": "zip"}, ia.WriteError, "schema-not-writable"),
-        ({"a": [1]}, {"compression": None}, ia.WriteError, "invalid-codec"),
+        ({"a": [1]}, {"compression": 7}, ia.WriteError, "invalid-codec"),
         ({"a": [1]}, {"compression_level": "9"}, ia.WriteError, "invalid-codec"),
         ({"a": [1]}, {"compression_level": 1 << 40}, ia.WriteError, "invalid-codec"),
         ({"a": [1]}, {"dictionary": 1}, ia.WriteError, "invalid-dictionary"),

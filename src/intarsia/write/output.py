@@ -97,7 +97,7 @@ class WriteOptions:
         codec: object = self.compression
         level = self.compression_level
         is_level = level is None or (type(level) is int and abs(level) <= _MOST_LEVELS)
-        if not isinstance(codec, (str, Mapping)) or not is_level:
+        if not isinstance(codec, (str, Mapping, type(None))) or not is_level:
             raise WriteError(
                 f"the codec is {codec!r:.80} and its level {level!r:.80}; use the name of a codec, such as "
                 "'zstd', and an integer or None",
