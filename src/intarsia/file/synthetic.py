@@ -7,8 +7,10 @@ the number of decoded rows.
 from __future__ import annotations
 
 import base64
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise, starmap
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import pyarrow as pa
@@ -36,6 +38,8 @@ from intarsia.tuning import COPIED_BYTES, SEVERAL_COLUMNS, THREADED_BYTES
 
 _ARROW_SCHEMA = b"ARROW:schema"
 
+_ROOT = attrgetter("root_ordinal")
+
 #: pyarrow's message for encodings that it does not know.
 _UNKNOWN_ENCODING = "Unknown encoding type"
 
@@ -58,15 +62,17 @@ class SyntheticSchema:
 
     def part(self, roots: Sequence[int]) -> SyntheticSchema:
         """Return the part of the schema under top-level fields, given by ascending ordinals."""
-        starts, wanted = self._starts, frozenset(roots)
+        starts, leaves = self._starts, self.leaves
         elements = [
             self.elements[0]._replace(num_children=len(roots)),
             *(element for root in roots for element in self.elements[starts[root] : starts[root + 1]]),
         ]
-        leaves = tuple([leaf for leaf in self.leaves if leaf.root_ordinal in wanted])
+        found: list[Leaf] = []
+        for root in roots:  # the leaves are in the order of the fields
+            found += leaves[bisect_left(leaves, root, key=_ROOT) : bisect_right(leaves, root, key=_ROOT)]
         written = self._written
         key_values = () if written is None else _arrow_schema([written.field(root) for root in roots])
-        return SyntheticSchema(tuple(elements), leaves, self.created_by, key_values)
+        return SyntheticSchema(tuple(elements), tuple(found), self.created_by, key_values)
 
     def decoded(self) -> SyntheticSchema:
         """Return the schema with the types to which columns are decoded; see `decoded_type`."""
