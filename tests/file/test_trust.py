@@ -330,6 +330,8 @@ def test_null_counts():
         ("parquet-mr version 1.7.0 (build 1)", "text", False),
         ("parquet-mr version 1.7.0 (build 1)", "number", True),
         ("parquet-go version 17.0.0", "unsigned", False),
+        ("@dsnp/parquetjs", "document", False),
+        ("@dsnp/parquetjs", "text", True),
     ],
 )
 def test_bounds_that_the_rewriter_of_parquet_mr_has_copied(copied, leaf, is_trusted):

@@ -273,6 +273,13 @@ RULES = (
         "0.3 to 0.9)",
     ),
     Rule(
+        "parquetjs",
+        (Claim.BOUNDS, Claim.PAGE_BOUNDS),
+        lambda column: column.leaf.logical_name == "JSON",
+        "{name} compares JSON as objects of JavaScript; it declares no column orders, but the rewriter of "
+        "parquet-mr adds them (observed in @dsnp/parquetjs 1.8.8)",
+    ),
+    Rule(
         "parquet-cpp-arrow",
         (Claim.NULL_COUNT, Claim.PAGE_NULL_COUNT, Claim.EXACT_BOUNDS),
         _is_byte_array_in_struct,
