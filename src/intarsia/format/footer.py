@@ -42,6 +42,9 @@ TRAILER_BYTES = 8
 #: The size of the smallest Parquet file: two magics and a footer's length.
 SMALLEST_FILE_BYTES = 12
 
+#: The key of the writers of the files from which the rewriter of parquet-mr has copied pages and metadata.
+COPIED_WRITERS = b"original.created.by"
+
 #: The number of bytes that show whether a file is text.
 HEAD_BYTES = 512
 
@@ -162,11 +165,8 @@ class Footer:
 
     @cached_property
     def writers(self) -> tuple[str, ...]:
-        """The writer of the file, and those whose pages and metadata it has copied.
-
-        The rewriter of parquet-mr copies both, and names their writers in the key/value metadata.
-        """
-        copied = self.key_values.get(b"original.created.by", b"").decode("utf-8", "replace")
+        """The writer of the file, and those whose pages and metadata it has copied."""
+        copied = self.key_values.get(COPIED_WRITERS, b"").decode("utf-8", "replace")
         return (self.created_by, *filter(None, copied.split("\n")))
 
     def column_order(self, leaf: Leaf) -> str | None:

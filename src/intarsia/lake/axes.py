@@ -25,6 +25,7 @@ from intarsia.errors import FormatError, ObjectStoreError
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.format.directory import KEY
 from intarsia.format.enums import Type
+from intarsia.format.footer import COPIED_WRITERS
 from intarsia.indexes.registry import may_index
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.snapshot import Snapshot
@@ -121,7 +122,8 @@ def _key_of(part: JoinedPart) -> Hashable:
     if b"computed_statistics" in keys.get(KEY, b""):  # few directories have to be parsed for this
         directory = metadata.directory
         computed = computed if directory is None else directory.computed_statistics
-    return part.is_remote, metadata.schema, metadata.footer.writers, orders, computed
+    writers = struct.created_by, keys.get(COPIED_WRITERS)
+    return part.is_remote, metadata.schema, writers, orders, computed
 
 
 # --- plans --------------------------------------------------------------------------------------------

@@ -114,7 +114,8 @@ class TableCache:
         """Store a value in place of the one with the same key, unless it has no identity or is too large."""
         with self._lock:
             if (kind, key) in self._held:
-                self._drop((kind, key))
+                held = self._drop((kind, key))
+                self._has_replaced |= kind == _METADATA and held is not None and held[1] is not value
             if identity is not None and num_bytes <= self._max_bytes:
                 self._held[kind, key] = identity, value, num_bytes
                 self._bytes_of[kind] += num_bytes
@@ -146,8 +147,6 @@ class TableCache:
 
     def put_metadata(self, path: str, identity: Hashable | None, metadata: FileMetadata) -> None:
         """Store the metadata of a file; its size is measured again if it is known."""
-        latest = self.latest_metadata(path)
-        self._has_replaced |= latest is not None and latest.metadata is not metadata
         self.put(_METADATA, path, identity, metadata, metadata.present_bytes)
 
     # --- many files --------------------------------------------------------------------------------
