@@ -59,12 +59,13 @@ import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Catalyst's expressions in JSON, as they are: values in Catalyst's internal form, casts and types included.
+ * Catalyst's expressions in JSON: values in Catalyst's internal form, casts and types included.
  *
  * <p>An expression is an object with {@code op}, {@code type} and {@code args}; {@code Column} and {@code Literal} have
- * a {@code name} and a {@code value}. A column that is {@code filled} has a default in files without it. Everything
- * else becomes {@code {"op": "?"}}, which Python treats as TRUE. So only expressions in the list below can exclude
- * rows.
+ * a {@code name} and a {@code value}. A column that is {@code filled} has a default in files without it. Conditions on
+ * functions of a column are written as conditions on the column where {@link MonotonicFunction} or {@link Prefix} knows
+ * one. Everything else becomes {@code {"op": "?"}}, which Python treats as TRUE. So only expressions in the list below
+ * can exclude rows.
  *
  * <p>A column is an attribute of the relation itself. Metadata columns such as {@code _metadata.file_name} are not: a
  * file has no such column, and a missing column is null in every row.
