@@ -151,10 +151,7 @@ public final class ExpressionJson {
     if (isConstant(expression)) {
       return folded(expression);
     }
-    Expression onColumn = MonotonicFunction.unwrapped(expression);
-    if (onColumn == null) {
-      onColumn = Prefix.unwrapped(expression);
-    }
+    Expression onColumn = unwrapped(expression);
     if (onColumn != null) {
       return write(onColumn);
     }
@@ -186,6 +183,20 @@ public final class ExpressionJson {
       node.put("escape", String.valueOf(like.escapeChar()));
     }
     return node;
+  }
+
+  /** Returns a condition on a function of a column as one on the column; null if it is another. */
+  private static Expression unwrapped(Expression condition) {
+    Comparands comparands = Comparands.of(condition);
+    if (comparands == null) {
+      return null;
+    }
+    try {
+      Expression found = MonotonicFunction.unwrapped(comparands);
+      return found == null ? Prefix.unwrapped(comparands) : found;
+    } catch (RuntimeException error) { // which Spark raises when the query runs
+      return null;
+    }
   }
 
   /** Returns the comparison of a column with a value in Catalyst's form. */

@@ -19,14 +19,10 @@ import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.DateAdd;
 import org.apache.spark.sql.catalyst.expressions.DateDiff;
 import org.apache.spark.sql.catalyst.expressions.DateSub;
-import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
-import org.apache.spark.sql.catalyst.expressions.GreaterThan;
 import org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual;
-import org.apache.spark.sql.catalyst.expressions.In;
-import org.apache.spark.sql.catalyst.expressions.InSet;
 import org.apache.spark.sql.catalyst.expressions.LastDay;
 import org.apache.spark.sql.catalyst.expressions.LessThan;
 import org.apache.spark.sql.catalyst.expressions.LessThanOrEqual;
@@ -79,9 +75,6 @@ final class MonotonicFunction {
       UnixSeconds.class,
       Year.class);
 
-  /** Longer lists are not converted: a value takes up to two bisections. */
-  static final int MAX_VALUES = 1_000;
-
   // 0001-01-01 and 9999-12-31; Spark supports no dates outside
   private static final long FIRST_DAY = -719_162;
   private static final long LAST_DAY = 2_932_896;
@@ -98,51 +91,21 @@ final class MonotonicFunction {
   private final long least;
   private final long greatest;
 
-  /** Returns a condition on a monotonic function of a column as one on the column; null if it is another. */
-  static Expression unwrapped(Expression condition) {
-    boolean isList = condition instanceof In || condition instanceof InSet;
-    boolean isComparison = condition instanceof EqualTo
-        || condition instanceof LessThan
-        || condition instanceof LessThanOrEqual
-        || condition instanceof GreaterThan
-        || condition instanceof GreaterThanOrEqual;
-    if (!isList && !isComparison) {
-      return null;
-    }
-    Expression left = condition.children().apply(0);
+  /** Returns a comparison of a monotonic function of a column as one of the column; null if it is another. */
+  static Expression unwrapped(Comparands comparands) {
     try {
-      if (isList) {
-        MonotonicFunction function = of(left);
-        List<Object> values = function == null ? null : values(condition);
-        return values == null ? null : function.isAmong(values);
-      }
-      Expression right = condition.children().apply(1);
-      boolean isMirrored = ExpressionJson.isConstant(left);
-      if (!isMirrored && !ExpressionJson.isConstant(right)) {
+      MonotonicFunction function = of(comparands.operand());
+      List<Object> values = function == null ? null : comparands.constants();
+      if (values == null) {
         return null;
       }
-      MonotonicFunction function = of(isMirrored ? right : left);
-      Object value = function == null ? null : (isMirrored ? left : right).eval(null);
-      return value instanceof Number number ? function.compared(condition, isMirrored, number.longValue()) : null;
-    } catch (NotMonotonic | RuntimeException error) { // a query with this error raises it when it runs
+      if (comparands.isEquality()) {
+        return function.isAmong(values);
+      }
+      return values.get(0) instanceof Number number ? function.compared(comparands, number.longValue()) : null;
+    } catch (NotMonotonic error) {
       return null;
     }
-  }
-
-  /** Returns the values of a list; null if some are not constant, or there are too many. */
-  private static List<Object> values(Expression list) {
-    List<Object> values = new ArrayList<>();
-    if (list instanceof InSet set) {
-      Scala.iterable(set.hset()).forEach(values::add);
-    } else {
-      for (Expression item : Scala.iterable(((In) list).list())) {
-        if (!ExpressionJson.isConstant(item)) {
-          return null;
-        }
-        values.add(item.eval(null));
-      }
-    }
-    return values.size() > MAX_VALUES ? null : values;
   }
 
   /** Returns the function in an expression; null if it is a column, or a cast of numbers. */
@@ -156,6 +119,9 @@ final class MonotonicFunction {
 
   private MonotonicFunction(Expression expression) throws NotMonotonic {
     bound = bind(expression);
+    if (column == null) { // it is constant
+      throw new NotMonotonic();
+    }
     DataType type = column.dataType();
     if (type instanceof DateType) {
       least = FIRST_DAY;
@@ -241,14 +207,12 @@ final class MonotonicFunction {
     return any;
   }
 
-  private Expression compared(Expression comparison, boolean isMirrored, long value) throws NotMonotonic {
+  private Expression compared(Comparands comparands, long value) throws NotMonotonic {
+    Expression comparison = comparands.condition();
     long key = signed(value);
-    if (comparison instanceof EqualTo) {
-      return isBetween(key, key + 1);
-    }
     boolean isLess = comparison instanceof LessThan || comparison instanceof LessThanOrEqual;
     boolean includesValue = comparison instanceof LessThanOrEqual || comparison instanceof GreaterThanOrEqual;
-    return isLess == (isMirrored == isDecreasing)
+    return isLess == (comparands.isMirrored() == isDecreasing)
         ? new LessThan(column, first(includesValue ? key + 1 : key))
         : new GreaterThanOrEqual(column, first(includesValue ? key : key + 1));
   }

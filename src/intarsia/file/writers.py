@@ -96,6 +96,10 @@ def _is_byte_array(column: WrittenColumn) -> bool:
     return column.leaf.type == Type.BYTE_ARRAY
 
 
+def _is_json(column: WrittenColumn) -> bool:
+    return column.leaf.logical_name == "JSON"
+
+
 def _is_byte_array_of_version_2(column: WrittenColumn) -> bool:
     is_copied = column.writer != column.footer.created_by  # from a file of unknown version
     return _is_byte_array(column) and (is_copied or column.footer.metadata.version == 2)
@@ -268,14 +272,14 @@ RULES = (
     Rule(
         "hyparquet",
         (Claim.NULL_COUNT, Claim.PAGE_NULL_COUNT),
-        lambda column: column.leaf.logical_name == "JSON",
+        _is_json,
         "{name} wrote nulls of JSON columns as the text null, and counted them (observed in hyparquet-writer "
         "0.3 to 0.9)",
     ),
     Rule(
         "parquetjs",
         (Claim.BOUNDS, Claim.PAGE_BOUNDS),
-        lambda column: column.leaf.logical_name == "JSON",
+        _is_json,
         "{name} compares JSON as objects of JavaScript; it declares no column orders, but the rewriter of "
         "parquet-mr adds them (observed in @dsnp/parquetjs 1.8.8)",
     ),

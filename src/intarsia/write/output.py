@@ -74,12 +74,12 @@ class WriteOptions:
 
     rows_per_page: int = ROWS_PER_PAGE
     row_group_size: int | None = None
+    row_group_bytes: int = ROW_GROUP_BYTES
     sort_by: SortBy | None = None
     compression: str | Mapping[str, str] = "zstd"
     compression_level: int | None = None
     dictionary: bool | Sequence[str] | None = None
     arrow: Mapping[str, Any] = field(default_factory=dict)
-    row_group_bytes: int = ROW_GROUP_BYTES
 
     def __post_init__(self) -> None:
         for name, unit in (

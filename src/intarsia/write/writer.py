@@ -95,13 +95,7 @@ def write_table(
         data.refuse_unknown_types()
     table = _as_table(data)
     options = WriteOptions(
-        rows_per_page,
-        row_group_size,
-        sort_by,
-        compression,
-        compression_level,
-        dictionary,
-        row_group_bytes=row_group_bytes,
+        rows_per_page, row_group_size, row_group_bytes, sort_by, compression, compression_level, dictionary
     )
     output = Output(path, table.schema, options, indexes, storage_options)
     try:
@@ -178,11 +172,11 @@ class Writer:
         options = WriteOptions(
             rows_per_page,
             row_group_size,
+            row_group_bytes,
             sort_by,
             compression,
             compression_level,
             dictionary,
-            row_group_bytes=row_group_bytes,
         )
         self._schema = _as_schema(schema)
         self._output = Output(path, self._schema, options, indexes, storage_options)
