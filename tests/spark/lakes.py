@@ -219,6 +219,10 @@ ON_FUNCTIONS = [
     "datediff(DATE '2020-04-20', dt) BETWEEN 10 AND 20",
     "left(s, 2) IN ('k1', 'k4')",
     "month(dt) = 4",
+    "year(dt) = 2020 AND month(dt) IN (3, 11)",
+    "date_format(ts, 'yyyy-MM') = '2020-03'",
+    "ntz LIKE '2020-11%'",
+    "coalesce(s, 'k4') = 'k4'",
 ]
 PATTERNS = ["'k1%'", "'k1_'", "'%x'", "'k2%é'", "'k33'", "'%'", "'k__'", "'zz%'", "'k1\\_%'"]
 

@@ -68,8 +68,8 @@ def _functions(rng):
     if rng.random() < 0.4:
         unit = rng.choice(["HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR", "MINUTE"])
         return f"date_trunc('{unit}', {moment})", "timestamp"
-    if rng.random() < 0.1:
-        return f"substring(k, 1, {rng.choice([0, 7, 10, 13, 40])})", "text"
+    if rng.random() < 0.3:
+        return _text(rng, moment), "text"
     date = rng.choice([f"to_date({moment})", f"CAST({moment} AS DATE)", "d"])
     function = rng.choice(
         [
@@ -91,6 +91,45 @@ def _functions(rng):
     return (number.format(found), number) if rng.random() < 0.5 else (found, "date")
 
 
+def _text(rng, moment):
+    """Return a text of a moment with the longest unit first."""
+    length = rng.choice([0, 4, 7, 10, 13, 40])
+    pattern = rng.choice(["yyyy", "yyyy-MM", "yyyy-MM-dd", "yyyy-MM-dd HH", "yyyy-MM-dd HH:mm", "yyyyMMdd"])
+    return rng.choice(
+        [
+            f"substring(k, 1, {length})",
+            f"left(CAST({moment} AS STRING), {length})",
+            f"CAST(to_date({moment}) AS STRING)",
+            f"CAST({moment} AS STRING)",
+            f"date_format({moment}, '{pattern}')",
+            f"date_format(d, '{pattern}')",
+            f"from_unixtime(sec, '{pattern}')",
+            "from_unixtime(sec)",
+        ]
+    )
+
+
+def _days_of_year(rng):
+    """Return a condition on the parts of dates in a year."""
+    date = rng.choice(["t", "w", "d", "half"])
+    year, month = rng.choice([2006, 2011, 2019, 2020, 2023, 2024]), rng.choice([1, 3, 4, 10, 11, 12, 13])
+    parts = [
+        f"year({date}) = {year}" if rng.random() < 0.8 else f"year({date}) IN ({year}, 2011, NULL)",
+        rng.choice(
+            [
+                f"month({date}) = {month}",
+                f"month({date}) IN ({month}, 12, NULL)",
+                f"(month({date}) < {month} OR NOT day({date}) = 12)",
+                f"quarter({date}) = {1 + month // 4}",
+                f"dayofyear({date}) >= {month * 30}",
+            ]
+        ),
+        rng.choice(["TRUE", f"day({date}) <= {rng.choice([3, 12, 31])}", "dayofweek(d) = 1", "ms > 0"]),
+    ]
+    rng.shuffle(parts)
+    return " AND ".join(parts)
+
+
 def _literal(rng, kind):
     moment = rng.choice(STARTS) + dt.timedelta(minutes=rng.choice([0, 1, 15, 30, 60]) * rng.randrange(96))
     if rng.random() < 0.4:
@@ -98,7 +137,8 @@ def _literal(rng, kind):
     if kind == "timestamp":
         return f"TIMESTAMP '{moment}'"
     if kind == "text":
-        return f"'{str(moment)[: rng.choice([0, 7, 10, 13])]}'"
+        text = str(moment)[: rng.choice([0, 3, 4, 7, 8, 10, 13, 40])]
+        return f"'{text if rng.random() < 0.8 else text.replace('-', '')}'"
     date = moment.date()
     if kind == "date":
         return f"DATE '{date}'"
@@ -115,8 +155,15 @@ def _literal(rng, kind):
 
 def condition(rng):
     """Return a random condition on a function of a column."""
+    if rng.random() < 0.15:
+        text = _days_of_year(rng)
+        return f"NOT ({text})" if rng.random() < 0.3 else text
     function, kind = _functions(rng)
-    if rng.random() < 0.25:
+    if rng.random() < 0.2:
+        function = f"coalesce({function}, {_literal(rng, kind)})"
+    if kind == "text" and rng.random() < 0.3:
+        text = f"{function} {rng.choice(['', 'NOT '])}LIKE {_literal(rng, kind)[:-1]}%'"
+    elif rng.random() < 0.25:
         items = ", ".join(_literal(rng, kind) for _ in range(rng.choice([1, 2, 3, 12])))
         text = f"{function} IN ({items}{', NULL' if rng.random() < 0.2 else ''})"
     elif rng.random() < 0.2:

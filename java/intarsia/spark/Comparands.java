@@ -42,6 +42,14 @@ record Comparands(Expression condition, Expression operand, boolean isMirrored) 
     return ExpressionJson.isConstant(right) ? new Comparands(condition, left, false) : null;
   }
 
+  /** Returns the condition for another operand of the same type. */
+  Expression with(Expression other) {
+    List<Expression> children = new ArrayList<>();
+    Scala.iterable(condition.children()).forEach(children::add);
+    children.set(isMirrored ? 1 : 0, other);
+    return condition.withNewChildren(Scala.seq(children));
+  }
+
   /** Returns whether the condition is true if the operand equals one of the constants. */
   boolean isEquality() {
     return condition instanceof EqualTo || condition instanceof In || condition instanceof InSet;

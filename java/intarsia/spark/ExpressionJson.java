@@ -11,9 +11,11 @@ import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Function;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Contains;
 import org.apache.spark.sql.catalyst.expressions.EndsWith;
@@ -38,6 +40,7 @@ import org.apache.spark.sql.catalyst.expressions.Or;
 import org.apache.spark.sql.catalyst.expressions.RLike;
 import org.apache.spark.sql.catalyst.expressions.StartsWith;
 import org.apache.spark.sql.catalyst.expressions.UnaryMinus;
+import org.apache.spark.sql.catalyst.optimizer.LikeSimplification$;
 import org.apache.spark.sql.catalyst.optimizer.PushDownPredicates$;
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
 import org.apache.spark.sql.catalyst.optimizer.RewriteWithExpression$;
@@ -48,6 +51,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.BooleanType$;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.Decimal;
@@ -63,9 +67,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  *
  * <p>An expression is an object with {@code op}, {@code type} and {@code args}; {@code Column} and {@code Literal} have
  * a {@code name} and a {@code value}. A column that is {@code filled} has a default in files without it. Conditions on
- * functions of a column are written as conditions on the column where {@link MonotonicFunction} or {@link Prefix} knows
- * one. Everything else becomes {@code {"op": "?"}}, which Python treats as TRUE. So only expressions in the list below
- * can exclude rows.
+ * functions of a column are written as conditions on the column where one is known. Everything else becomes
+ * {@code {"op": "?"}}, which Python treats as TRUE. So only expressions in the list below can exclude rows.
  *
  * <p>A column is an attribute of the relation itself. Metadata columns such as {@code _metadata.file_name} are not: a
  * file has no such column, and a missing column is null in every row.
@@ -92,6 +95,13 @@ public final class ExpressionJson {
       Map.entry(Like.class, "Like"),
       Map.entry(RLike.class, "RLike"),
       Map.entry(Cast.class, "Cast"));
+
+  /** Conversions of comparisons of functions to conditions on their columns. */
+  private static final List<Function<Comparands, Expression>> CONVERSIONS =
+      List.of(MonotonicFunction::unwrapped, Prefix::unwrapped, Coalesced::unwrapped);
+
+  /** A condition of which nothing is known. */
+  static final Expression UNKNOWN = new BoundReference(0, BooleanType$.MODULE$, true);
 
   private static final String METADATA_COLUMN = "__metadata_col";
 
@@ -122,7 +132,8 @@ public final class ExpressionJson {
   /** Returns the condition of an analyzed plan on a single relation, in JSON. */
   public static String ofAnalyzed(LogicalPlan analyzed) {
     LogicalPlan replaced = RewriteWithExpression$.MODULE$.apply(ReplaceExpressions$.MODULE$.apply(analyzed));
-    LogicalPlan plan = SimplifyCasts$.MODULE$.apply(PushDownPredicates$.MODULE$.apply(replaced));
+    LogicalPlan plan = LikeSimplification$.MODULE$.apply(
+        SimplifyCasts$.MODULE$.apply(PushDownPredicates$.MODULE$.apply(replaced)));
     List<Expression> conditions = new ArrayList<>();
     while (plan instanceof Filter || plan instanceof Project || plan instanceof SubqueryAlias) {
       if (plan instanceof Filter filter) {
@@ -162,8 +173,10 @@ public final class ExpressionJson {
     ObjectNode node = node(name, expression.dataType());
     ArrayNode arguments = node.putArray("args");
     if (expression instanceof And || expression instanceof Or) {
-      for (Expression part : parts(expression)) {
-        arguments.add(write(part));
+      List<Expression> parts = parts(expression);
+      parts.forEach(part -> arguments.add(write(part)));
+      if (expression instanceof And) {
+        implied(parts).forEach(condition -> arguments.add(write(condition)));
       }
       return node;
     }
@@ -185,17 +198,33 @@ public final class ExpressionJson {
     return node;
   }
 
-  /** Returns a condition on a function of a column as one on the column; null if it is another. */
+  /** Returns a condition on a function of columns as one on the columns; null if it is another. */
   private static Expression unwrapped(Expression condition) {
-    Comparands comparands = Comparands.of(condition);
-    if (comparands == null) {
-      return null;
-    }
     try {
-      Expression found = MonotonicFunction.unwrapped(comparands);
-      return found == null ? Prefix.unwrapped(comparands) : found;
+      if (condition instanceof StartsWith test) {
+        return TimeText.unwrapped(test);
+      }
+      Comparands comparands = Comparands.of(condition);
+      if (comparands == null) {
+        return null;
+      }
+      for (Function<Comparands, Expression> conversion : CONVERSIONS) {
+        Expression found = conversion.apply(comparands);
+        if (found != null) {
+          return found;
+        }
+      }
     } catch (RuntimeException error) { // which Spark raises when the query runs
       return null;
+    }
+    return null;
+  }
+
+  private static List<Expression> implied(List<Expression> conditions) {
+    try {
+      return DaysOfYear.implied(conditions);
+    } catch (RuntimeException error) { // as above
+      return List.of();
     }
   }
 

@@ -2,6 +2,7 @@ package intarsia.spark;
 
 import java.time.Duration;
 import java.time.Instant;
+import java.time.LocalDate;
 import java.time.ZoneId;
 import java.time.zone.ZoneOffsetTransition;
 import java.time.zone.ZoneRules;
@@ -22,6 +23,7 @@ import org.apache.spark.sql.catalyst.expressions.DateSub;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.GreaterThan;
 import org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual;
 import org.apache.spark.sql.catalyst.expressions.LastDay;
 import org.apache.spark.sql.catalyst.expressions.LessThan;
@@ -46,6 +48,7 @@ import org.apache.spark.sql.types.IntegerType;
 import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * A function of a column that keeps or reverses the order of its values, such as {@code year(t)}.
@@ -56,6 +59,8 @@ import org.apache.spark.sql.types.TimestampType;
  *
  * <p>Where a clock is set back or forward, local times are not in the order of moments. Conditions whose bounds are
  * there are not converted.
+ *
+ * <p>The column of a {@link TimeText} is the date or time in it, which may be a function, too.
  */
 final class MonotonicFunction {
   private static final Set<Class<?>> FUNCTIONS = Set.of(
@@ -75,9 +80,14 @@ final class MonotonicFunction {
       UnixSeconds.class,
       Year.class);
 
-  // 0001-01-01 and 9999-12-31; Spark supports no dates outside
-  private static final long FIRST_DAY = -719_162;
-  private static final long LAST_DAY = 2_932_896;
+  // Spark supports no dates outside.
+  private static final LocalDate FIRST_DAY = LocalDate.of(1, 1, 1);
+  private static final LocalDate LAST_DAY = LocalDate.of(9999, 12, 31);
+
+  // Outside, years may not have four digits, and the JSON of conditions has no certain dates.
+  private static final LocalDate FIRST_DAY_IN_TEXT = LocalDate.of(1901, 1, 1);
+  private static final LocalDate LAST_DAY_IN_TEXT = LocalDate.of(9989, 12, 31);
+
   private static final long MICROS_PER_DAY = 86_400_000_000L;
 
   /** More than a clock is ever changed. */
@@ -85,6 +95,7 @@ final class MonotonicFunction {
 
   private Expression column;
   private boolean isDecreasing;
+  private final boolean isText;
   private final Set<ZoneId> zones = new HashSet<>();
   private final List<Expression> moments = new ArrayList<>();
   private final Expression bound;
@@ -100,9 +111,9 @@ final class MonotonicFunction {
         return null;
       }
       if (comparands.isEquality()) {
-        return function.isAmong(values);
+        return function.inDomain(function.isAmong(values));
       }
-      return values.get(0) instanceof Number number ? function.compared(comparands, number.longValue()) : null;
+      return values.get(0) == null ? null : function.inDomain(function.compared(comparands, values.get(0)));
     } catch (NotMonotonic error) {
       return null;
     }
@@ -110,7 +121,7 @@ final class MonotonicFunction {
 
   /** Returns the function in an expression; null if it is a column, or a cast of numbers. */
   private static MonotonicFunction of(Expression expression) throws NotMonotonic {
-    if (isColumn(expression) || !isOrdered(expression.dataType())) {
+    if (isColumn(expression)) {
       return null;
     }
     MonotonicFunction function = new MonotonicFunction(expression);
@@ -118,17 +129,25 @@ final class MonotonicFunction {
   }
 
   private MonotonicFunction(Expression expression) throws NotMonotonic {
-    bound = bind(expression);
+    Expression text = TimeText.of(expression);
+    isText = text != null;
+    if (isText) {
+      List<Expression> children = new ArrayList<>();
+      Scala.iterable(text.children()).forEach(children::add);
+      children.set(0, reference(children.get(0)));
+      bound = over(text, children);
+    } else {
+      bound = bind(expression);
+    }
     if (column == null) { // it is constant
       throw new NotMonotonic();
     }
     DataType type = column.dataType();
-    if (type instanceof DateType) {
-      least = FIRST_DAY;
-      greatest = LAST_DAY;
-    } else if (isTemporal(type)) {
-      least = FIRST_DAY * MICROS_PER_DAY;
-      greatest = (LAST_DAY + 1) * MICROS_PER_DAY - 1;
+    if (isTemporal(type)) {
+      long first = (isText ? FIRST_DAY_IN_TEXT : FIRST_DAY).toEpochDay();
+      long last = (isText ? LAST_DAY_IN_TEXT : LAST_DAY).toEpochDay();
+      least = type instanceof DateType ? first : first * MICROS_PER_DAY;
+      greatest = type instanceof DateType ? last : (last + 1) * MICROS_PER_DAY - 1;
     } else {
       least = type instanceof LongType ? Long.MIN_VALUE : Integer.MIN_VALUE;
       greatest = type instanceof LongType ? Long.MAX_VALUE : Integer.MAX_VALUE;
@@ -139,7 +158,7 @@ final class MonotonicFunction {
     return expression instanceof AttributeReference || expression instanceof GetStructField;
   }
 
-  private static boolean isTemporal(DataType type) {
+  static boolean isTemporal(DataType type) {
     return type instanceof DateType || type instanceof TimestampType || type instanceof TimestampNTZType;
   }
 
@@ -152,123 +171,169 @@ final class MonotonicFunction {
     if (!isOrdered(expression.dataType())) {
       throw new NotMonotonic();
     }
-    Expression found;
     if (isColumn(expression)) {
-      column = expression;
-      found = new BoundReference(0, expression.dataType(), false);
-    } else {
-      boolean isCast = expression instanceof Cast && !(expression.dataType() instanceof IntegerType);
-      if (!isCast && !FUNCTIONS.contains(expression.getClass())) {
+      return reference(expression);
+    }
+    boolean isCast = expression instanceof Cast && !(expression.dataType() instanceof IntegerType);
+    if (!isCast && !FUNCTIONS.contains(expression.getClass())) {
+      throw new NotMonotonic();
+    }
+    List<Expression> children = new ArrayList<>();
+    for (Expression child : Scala.iterable(expression.children())) {
+      if (ExpressionJson.isConstant(child)) {
+        children.add(child);
+        continue;
+      }
+      if (column != null) { // of another argument
         throw new NotMonotonic();
       }
-      List<Expression> children = new ArrayList<>();
-      for (Expression child : Scala.iterable(expression.children())) {
-        if (ExpressionJson.isConstant(child)) {
-          children.add(child);
-          continue;
-        }
-        if (column != null) { // of another argument
-          throw new NotMonotonic();
-        }
-        boolean isSubtrahend = expression instanceof DateDiff || expression instanceof DateSub;
-        isDecreasing ^= isSubtrahend && !children.isEmpty();
-        children.add(bind(child));
-      }
-      found = expression.withNewChildren(Scala.seq(children));
-      if (expression instanceof TimeZoneAwareExpression aware && aware.timeZoneId().isDefined()) {
-        zones.add(aware.zoneId());
-      }
+      boolean isSubtrahend = expression instanceof DateDiff || expression instanceof DateSub;
+      isDecreasing ^= isSubtrahend && !children.isEmpty();
+      children.add(bind(child));
     }
+    return over(expression, children);
+  }
+
+  private Expression reference(Expression value) {
+    column = value;
+    return withMoment(new BoundReference(0, value.dataType(), false));
+  }
+
+  private Expression over(Expression function, List<Expression> children) {
+    if (function instanceof TimeZoneAwareExpression aware && aware.timeZoneId().isDefined()) {
+      zones.add(aware.zoneId());
+    }
+    return withMoment(function.withNewChildren(Scala.seq(children)));
+  }
+
+  private Expression withMoment(Expression found) {
     if (found.dataType() instanceof TimestampType) {
       moments.add(found);
     }
     return found;
   }
 
+  /** Returns a condition that excludes nothing where texts are not in the order of moments. */
+  private Expression inDomain(Expression condition) {
+    if (!isText) {
+      return condition;
+    }
+    Expression isOutside = new Or(new LessThan(column, value(least)), new GreaterThan(column, value(greatest)));
+    return new Or(condition, new And(isOutside, ExpressionJson.UNKNOWN));
+  }
+
   private Expression isAmong(List<Object> values) throws NotMonotonic {
-    TreeSet<Long> keys = new TreeSet<>();
+    TreeSet<Object> results = new TreeSet<>(this::compare);
     Expression any = null;
     for (Object value : values) {
       if (value == null) {
         any = new Literal(null, BooleanType$.MODULE$);
       } else {
-        keys.add(signed(((Number) value).longValue()));
+        results.add(value);
       }
     }
-    while (!keys.isEmpty()) {
-      long start = keys.pollFirst();
-      long stop = start + 1;
-      while (keys.remove(stop)) {
-        stop++;
+    while (!results.isEmpty()) {
+      Object result = results.pollFirst();
+      long start = first(result, true);
+      long stop = first(result, false);
+      while (!results.isEmpty() && first(results.first(), true) == stop) {
+        stop = first(results.pollFirst(), false);
       }
-      Expression range = isBetween(start, stop);
+      Expression range = new And(
+          new GreaterThanOrEqual(column, certain(start)), new LessThan(column, certain(stop)));
       any = any == null ? range : new Or(any, range);
     }
     return any;
   }
 
-  private Expression compared(Comparands comparands, long value) throws NotMonotonic {
+  private Expression compared(Comparands comparands, Object result) throws NotMonotonic {
     Expression comparison = comparands.condition();
-    long key = signed(value);
     boolean isLess = comparison instanceof LessThan || comparison instanceof LessThanOrEqual;
-    boolean includesValue = comparison instanceof LessThanOrEqual || comparison instanceof GreaterThanOrEqual;
-    return isLess == (comparands.isMirrored() == isDecreasing)
-        ? new LessThan(column, first(includesValue ? key + 1 : key))
-        : new GreaterThanOrEqual(column, first(includesValue ? key : key + 1));
+    boolean includesResult = comparison instanceof LessThanOrEqual || comparison instanceof GreaterThanOrEqual;
+    boolean isBefore = isLess == (comparands.isMirrored() == isDecreasing);
+    boolean isIncluded = isBefore != includesResult;
+    if (!isTemporal(column.dataType())) { // all numbers of the type are known
+      if (reaches(least, result, isIncluded)) {
+        return isBefore ? Literal.FalseLiteral() : Literal.TrueLiteral();
+      }
+      if (!reaches(greatest, result, isIncluded)) {
+        return isBefore ? Literal.TrueLiteral() : Literal.FalseLiteral();
+      }
+    }
+    Literal first = certain(first(result, isIncluded));
+    return isBefore ? new LessThan(column, first) : new GreaterThanOrEqual(column, first);
   }
 
-  private Expression isBetween(long start, long stop) throws NotMonotonic {
-    return new And(new GreaterThanOrEqual(column, first(start)), new LessThan(column, first(stop)));
-  }
-
-  /** Returns the first value of the column whose key is not less than this one. */
-  private Literal first(long key) throws NotMonotonic {
-    if (key(least) >= key || key(greatest) < key) {
+  /**
+   * Returns the first value of the column that has a result, or one after it.
+   *
+   * @param isIncluded whether the first value with the result itself is meant
+   */
+  private long first(Object result, boolean isIncluded) throws NotMonotonic {
+    if (reaches(least, result, isIncluded) || !reaches(greatest, result, isIncluded)) {
       throw new NotMonotonic();
     }
     long below = least;
     long found = greatest;
     while (found - below != 1) {
       long middle = (below & found) + ((below ^ found) >> 1); // the sum could overflow
-      if (key(middle) < key) {
-        below = middle;
-      } else {
+      if (reaches(middle, result, isIncluded)) {
         found = middle;
+      } else {
+        below = middle;
       }
     }
+    return found;
+  }
+
+  /** Returns whether a value of the column has a result, if that is included, or one after it. */
+  private boolean reaches(long value, Object result, boolean isIncluded) throws NotMonotonic {
+    Object found;
+    try {
+      found = bound.eval(row(value));
+    } catch (RuntimeException error) {
+      if (isTemporal(column.dataType())) {
+        throw new NotMonotonic();
+      }
+      return value > 0; // the moment of a number may be out of range
+    }
+    if (found == null) {
+      throw new NotMonotonic();
+    }
+    int order = compare(found, result);
+    return isIncluded ? order >= 0 : order > 0;
+  }
+
+  /** Compares results so that they are in the order of the column's values. */
+  private int compare(Object left, Object right) {
+    int order = isText
+        ? ((UTF8String) left).compareTo((UTF8String) right)
+        : Long.compare(((Number) left).longValue(), ((Number) right).longValue());
+    return isDecreasing ? -order : order;
+  }
+
+  /** Returns a value of the column at which no clock is changed. */
+  private Literal certain(long value) throws NotMonotonic {
     for (Expression moment : moments) {
-      long micros = (Long) moment.eval(row(found));
+      long micros = (Long) moment.eval(row(value));
       if (zones.stream().anyMatch(zone -> isNearChange(micros, zone.getRules()))) {
         throw new NotMonotonic();
       }
     }
-    Object value = column.dataType() instanceof DateType || column.dataType() instanceof IntegerType
-        ? (Object) (int) found
-        : (Object) found;
-    return new Literal(value, column.dataType());
+    return value(value);
   }
 
-  /** Returns the result for a value of the column, negated if the function is decreasing. */
-  private long key(long value) throws NotMonotonic {
-    try {
-      if (bound.eval(row(value)) instanceof Number result) {
-        return signed(result.longValue());
-      }
-    } catch (RuntimeException error) {
-      if (!isTemporal(column.dataType())) { // the moment of a number may be out of range
-        return value < 0 ? Long.MIN_VALUE : Long.MAX_VALUE;
-      }
-    }
-    throw new NotMonotonic();
-  }
-
-  private long signed(long result) {
-    return isDecreasing ? -result : result;
+  private Literal value(long value) {
+    return new Literal(internal(value), column.dataType());
   }
 
   private InternalRow row(long value) {
+    return new GenericInternalRow(new Object[] {internal(value)});
+  }
+
+  private Object internal(long value) {
     boolean isInt = column.dataType() instanceof DateType || column.dataType() instanceof IntegerType;
-    return new GenericInternalRow(new Object[] {isInt ? (Object) (int) value : (Object) value});
+    return isInt ? (Object) (int) value : (Object) value;
   }
 
   /** Returns whether a clock is changed at a moment, or so little before or after that local times repeat. */
