@@ -35,6 +35,7 @@ import org.apache.spark.sql.catalyst.expressions.LessThan;
 import org.apache.spark.sql.catalyst.expressions.LessThanOrEqual;
 import org.apache.spark.sql.catalyst.expressions.Like;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.Lower;
 import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.expressions.Or;
 import org.apache.spark.sql.catalyst.expressions.RLike;
@@ -94,7 +95,8 @@ public final class ExpressionJson {
       Map.entry(Contains.class, "Contains"),
       Map.entry(Like.class, "Like"),
       Map.entry(RLike.class, "RLike"),
-      Map.entry(Cast.class, "Cast"));
+      Map.entry(Cast.class, "Cast"),
+      Map.entry(Lower.class, "Lower"));
 
   /** Conversions of comparisons of functions to conditions on their columns. */
   private static final List<Function<Comparands, Expression>> CONVERSIONS =
@@ -271,10 +273,10 @@ public final class ExpressionJson {
     return parts;
   }
 
-  /** Returns whether an expression is a literal, or casts and signs of one; the optimizer has folded the others. */
+  /** Returns whether an expression is a literal, or a cast, sign or lower case of one; Spark has folded the others. */
   static boolean isConstant(Expression expression) {
     Expression at = expression;
-    while (at instanceof Cast || at instanceof UnaryMinus) {
+    while (at instanceof Cast || at instanceof UnaryMinus || at instanceof Lower) {
       Expression child = at.children().apply(0);
       DataType type = at.dataType();
       boolean isTemporal =

@@ -30,6 +30,7 @@ from intarsia.predicate import (
     Constant,
     In,
     IsNull,
+    Like,
     Op,
     Or,
     Path,
@@ -39,7 +40,7 @@ from intarsia.predicate import (
     starts_with,
 )
 from intarsia.predicate.bound import Bound, BoundCompare, BoundConstant, Condition, conjoin, disjoin, fold
-from intarsia.predicate.nodes import MIRRORED, OPPOSITE, Leaf, fold_nodes
+from intarsia.predicate.nodes import MIRRORED, OPPOSITE, Leaf, escaped, fold_nodes
 from intarsia.spark.spark_types import (
     DECIMAL,
     FLOATS,
@@ -69,6 +70,13 @@ _COMPARISONS: Final[dict[str, Op]] = {
     "GreaterThanOrEqual": ">=",
 }
 _TEXT_TESTS: Final = {"StartsWith": starts_with, "EndsWith": ends_with, "Contains": contains}
+
+#: Conditions of which those on ``lower(s)`` imply others on the column.
+_ON_LOWER: Final = {*_TEXT_TESTS, "Like", "RLike", "EqualTo", "EqualNullSafe", "In"}
+
+# In some languages, the lower case of these is an i, which other accents may follow.
+_LIKE_I: Final = "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}ÌÍĨ"
+_MOST_PATTERNS: Final = 64
 
 # Regular expressions of only these characters mean the same in Java and RE2.
 _PLAIN_REGEX: Final = re.compile(r"(\^?)([A-Za-z0-9 _/:,@=%-]+)")
@@ -138,6 +146,11 @@ class _Weakener:
             return And(children) if (op == "And") is not negate else Or(children)
         if op == "Not":
             return self.node(args[0], negate=not negate)
+        if any(child["op"] == "Lower" for child in args):
+            if negate or op not in _ON_LOWER:
+                return TRUE
+            within = [child["args"][0] if child["op"] == "Lower" else child for child in args]
+            return _ignoring_case(self.node({**node, "args": within}, negate=False))
         if op == "Literal":
             value = node["value"]
             return FALSE if value is None else Constant(value is not negate) if type(value) is bool else TRUE
@@ -349,6 +362,38 @@ def _like(path: Path, pattern: str, *, negated: bool) -> Predicate:
         is_all = len(found) == 1 and "_" not in pattern
         return dataclasses.replace(found[0], negated=True) if is_all else IsNull(path, negated=True)
     return And(tuple(found)) if len(found) > 1 else found[0] if found else IsNull(path, negated=True)
+
+
+def _ignoring_case(predicate: Predicate) -> Predicate:
+    """Return what a predicate on the lower case of a string implies for the string."""
+    if isinstance(predicate, (And, Or)):
+        return type(predicate)(tuple(map(_ignoring_case, predicate.children)))
+    if isinstance(predicate, Like):
+        path, patterns = predicate.column, [predicate.pattern]
+    elif isinstance(predicate, (Comparison, In)):
+        values = predicate.values if isinstance(predicate, In) else (predicate.value,)
+        path, patterns = predicate.column, [escaped(str(value)) for value in values]
+    else:
+        return predicate
+    found = [one for pattern in patterns for one in _upper_forms(pattern)]
+    if len(found) > _MOST_PATTERNS or not all(pattern.isascii() for pattern in patterns):
+        return IsNull(path, negated=True)
+    return Or(tuple(Like(path, one, ignore_case=True) for one in found))
+
+
+def _upper_forms(pattern: str) -> list[str]:
+    """Return patterns that match, if case is ignored, each string whose lower case matches a pattern.
+
+    Only A to Z and the Kelvin sign have a lower case in ASCII, and also forms of I. Where one of these
+    stands, all other i's may have any form.
+
+    Example:
+        >>> _upper_forms("fail%")
+        ['fail%', 'faİl%', 'faÌl%', 'faÍl%', 'faĨl%']
+    """
+    wild = pattern.replace("i", "_")
+    places = [place for place, letter in enumerate(pattern) if letter == "i"]
+    return [pattern, *(f"{wild[:place]}{form}{wild[place + 1 :]}" for place in places for form in _LIKE_I)]
 
 
 def is_trivial(predicate: Predicate) -> bool:
