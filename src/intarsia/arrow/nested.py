@@ -20,9 +20,12 @@ def children(data_type: pa.DataType) -> list[pa.Field] | None:
         return list(data_type)
     if pa.types.is_map(data_type):
         return [data_type.key_field, data_type.item_field]
-    if any(is_type(data_type) for is_type in _LISTS):
-        return [data_type.value_field]
-    return None
+    return [data_type.value_field] if is_list(data_type) else None
+
+
+def is_list(data_type: pa.DataType) -> bool:
+    """Return whether a type is a list, of any size of offsets or of a fixed length."""
+    return any(is_type(data_type) for is_type in _LISTS)
 
 
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)

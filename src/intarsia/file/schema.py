@@ -13,7 +13,7 @@ from itertools import starmap
 import pyarrow as pa
 
 from intarsia import native
-from intarsia.arrow.nested import field_type
+from intarsia.arrow.nested import field_type, is_list
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.file.synthetic import SyntheticSchema
 from intarsia.format import directory
@@ -22,6 +22,7 @@ from intarsia.format.enums import ConvertedType, Type
 from intarsia.format.footer import Footer, Leaf, schema_paths, shared_leaves
 from intarsia.format.structs import KeyValue, LogicalType, SchemaElement
 from intarsia.once import cached_property
+from intarsia.predicate.bound import ELEMENT
 from intarsia.rows.int96 import int96_ordering
 from intarsia.rows.ordering import Ordering, ordering_for
 
@@ -115,6 +116,38 @@ class FileSchema:
         return out
 
     @cached_property
+    def element_types(self) -> Mapping[int, pa.DataType]:
+        """Arrow type of each leaf that has the elements of a list in the top level, by ordinal."""
+        out: dict[int, pa.DataType] = {}
+        for leaf in self.leaves:
+            if leaf.is_flat or len(leaf.path) == 1:
+                continue
+            data_type = self.arrow.field(leaf.root_ordinal).type
+            is_var = is_list(data_type) and not pa.types.is_fixed_size_list(data_type)
+            if is_var and not pa.types.is_nested(data_type.value_type):
+                out[leaf.ordinal] = data_type.value_type
+        return out
+
+    def value_type(self, leaf: Leaf) -> pa.DataType | None:
+        """Return the Arrow type of the values of a leaf: of a column, or of the elements of a list."""
+        return self.leaf_types.get(leaf.ordinal) or self.element_types.get(leaf.ordinal)
+
+    def leaf_of_values(self, path: tuple[str, ...]) -> Leaf | None:
+        """Return the leaf that has the values at a path, which may be the elements of a list; None if none.
+
+        Args:
+            path: The path of a condition that a proof evaluates; see `intarsia.predicate.bound.ELEMENT`.
+        """
+        found = self.leaves_by_path.get(path)
+        if found is not None:
+            return found if found.is_flat else None
+        if path[-1] != ELEMENT:
+            return None
+        return next(
+            (self.leaves[one] for one in self.element_types if self.leaves[one].path[:1] == path[:-1]), None
+        )
+
+    @cached_property
     def variants(self) -> frozenset[tuple[str, ...]]:
         """The paths of VARIANT groups. Arrow shows them as structs of their encoded parts."""
         found = _logical_types(self._whole.elements)
@@ -142,13 +175,13 @@ class FileSchema:
                 )
 
     def ordering(self, leaf: Leaf) -> Ordering | None:
-        """Return the order of a leaf's values; None if it has none, or is in a list or map.
+        """Return the order of a leaf's values; None if it has none, or no `value_type`.
 
         For an INT96 leaf, it is the order of bounds under ``INT96_TIMESTAMP_ORDER``; `Trust` decides whether
         the footer declares it.
         """
         if leaf.ordinal not in self._orderings:
-            data_type = self.leaf_types.get(leaf.ordinal)
+            data_type = self.value_type(leaf)
             find = int96_ordering if leaf.type == Type.INT96 else ordering_for
             self._orderings[leaf.ordinal] = None if data_type is None else find(leaf, data_type)
         return self._orderings[leaf.ordinal]

@@ -34,7 +34,9 @@ from intarsia.indexes.proof import (
     Verdict,
     Wanted,
     judge_groups,
+    leaf_of,
     split_batches,
+    value_type,
 )
 from intarsia.indexes.statistics import column_statistics
 from intarsia.predicate.bound import Condition, is_lookup
@@ -78,8 +80,8 @@ class BloomFilters:
 
     def reach(self, condition: Condition) -> Bools | None:
         """Return the row groups in which the condition's column has a filter, if it is a lookup."""
-        leaf = self._file.schema.leaves_by_path.get(condition.path)
-        if leaf is None or not leaf.is_flat or not is_lookup(condition):
+        leaf = self._file.schema.leaf_of_values(condition.path)
+        if leaf is None or not is_lookup(condition):
             return None
         reach = filter_exists(self._file, leaf)
         return reach if reach.any() and len(self._hashes(condition)) else None
@@ -112,7 +114,7 @@ class BloomFilters:
         """Return the filters that could exclude a condition in the row groups where that matters."""
         probes = []
         for condition, row_groups in wanted.items():
-            leaf, hashes = self._file.schema.leaves_by_path[condition.path], self._hashes(condition)
+            leaf, hashes = leaf_of(self._file, condition), self._hashes(condition)
             ordinals = np.flatnonzero(row_groups).tolist()
             metas = [self._file.footer.chunk_metadata(row_group, leaf) for row_group in ordinals]
             num_values = np.zeros(len(row_groups), dtype=np.int64)
@@ -220,8 +222,8 @@ class BloomFilters:
     def _hashes(self, condition: Condition) -> Hashes:
         """Return the hashes of a lookup, or none if equal values may have several encodings."""
         if condition not in self._known_hashes:
-            leaf = self._file.schema.leaves_by_path[condition.path]
-            hashes = stored_hashes(leaf, self._file.leaf_types[leaf.ordinal], condition)
+            leaf = leaf_of(self._file, condition)
+            hashes = stored_hashes(leaf, value_type(self._file, leaf), condition)
             self._known_hashes[condition] = np.empty(0, dtype=np.uint64) if hashes is None else hashes
         return self._known_hashes[condition]
 

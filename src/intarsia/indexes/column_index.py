@@ -16,7 +16,15 @@ from intarsia.file.writers import Claim
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex
-from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions, groups_by_leaf
+from intarsia.indexes.proof import (
+    ProofCost,
+    Savings,
+    Verdict,
+    Wanted,
+    evaluate_conditions,
+    groups_by_leaf,
+    leaf_of,
+)
 from intarsia.indexes.statistics import bounds_of_keys, column_statistics, exact_bounds, judge_bounds
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order
@@ -40,8 +48,8 @@ class ColumnIndexes:
 
     def reach(self, condition: Condition) -> Bools | None:
         """Return the row groups whose ColumnIndex could exclude more than their statistics."""
-        leaf = self._file.schema.leaves_by_path.get(condition.path)
-        if leaf is None or not leaf.is_flat or not self._file.trust(leaf).order_is_known:
+        leaf = self._file.schema.leaf_of_values(condition.path)
+        if leaf is None or not self._file.trust(leaf).order_is_known:
             return None
         if leaf.ordinal not in self._reach:
             (outlines,) = self._file.metadata.outlines([leaf])
@@ -80,12 +88,12 @@ class ColumnIndexes:
         reach = self.reach(condition)
         if reach is None:
             return []
-        edges, leaf = self._file.footer.row_group_starts, self._file.schema.leaves_by_path[condition.path]
+        edges, leaf = self._file.footer.row_group_starts, leaf_of(self._file, condition)
         return _keys(leaf.ordinal, reach & scope.overlaps(edges[:-1], edges[1:]))
 
     def _judge(self, pages_of: Callable[[int], _Pages | None], condition: Condition) -> Verdict:
         """Return the rows of pages that might match, and of row groups that are not evaluated."""
-        found = pages_of(self._file.schema.leaves_by_path[condition.path].ordinal)
+        found = pages_of(leaf_of(self._file, condition).ordinal)
         if found is None:
             return Verdict(condition, None, None)
         bounds, others = found
@@ -121,7 +129,7 @@ class ColumnIndexes:
             return None
         leaf = self._file.footer.leaves[key.leaf]
         ordering = self._file.schema.ordering(leaf)
-        if self._file.trust(leaf).doubt(Claim.PAGE_NULL_COUNT) is not None:
+        if not leaf.is_flat or self._file.trust(leaf).doubt(Claim.PAGE_NULL_COUNT) is not None:
             index = index._replace(null_counts=None)
         if leaf.max_definition_level == 0:  # a required column has no nulls
             index = index._replace(null_counts=[0] * len(locations))

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from intarsia import native
 from intarsia.ahead import ahead
@@ -40,7 +41,9 @@ from intarsia.indexes.proof import (
     Wanted,
     groups_by_leaf,
     judge_groups,
+    leaf_of,
     split_batches,
+    value_type,
 )
 from intarsia.indexes.statistics import column_statistics
 from intarsia.predicate import ignores_case, required_texts
@@ -116,7 +119,7 @@ def dictionary_values(
         FormatError: If pyarrow cannot decode it, or decodes another number of values.
     """
     count = page.num_values
-    as_data = _as_data_page(page, data, leaf.max_definition_level)
+    as_data = _as_data_page(page, data, leaf)
     schema = file.schema.part((leaf.root_ordinal,))
     of_chunk = meta._replace(num_values=count)
     segments = Segments.of_chunk(schema.positions[leaf.ordinal], of_chunk, 0, len(as_data))
@@ -136,22 +139,29 @@ def dictionary_values(
                 column=leaf.name,
                 struct="DictionaryPageHeader",
             )
-    return field_values(table.column(0), leaf.path[1:])
+    values = table.column(0)
+    return field_values(values, leaf.path[1:]) if leaf.is_flat else pc.list_flatten(values)
 
 
-def _as_data_page(page: Page, data: bytes, max_definition_level: int) -> bytes:
-    """Rebuild a dictionary page, whose values are plain, as a data page without nulls.
+def _as_data_page(page: Page, data: bytes, leaf: Leaf) -> bytes:
+    """Rebuild a dictionary page, whose values are plain, as a data page of one value per row without nulls.
 
     Args:
         data: The bytes that contain it.
-        max_definition_level: The maximum definition level of the leaf.
     """
     levels = bytearray()
-    if max_definition_level:
+    if leaf.max_repetition_level:
         thrift.write_varint(levels, page.num_values << 1)  # one run of equal levels
-        levels.append(max_definition_level)
+        levels.append(0)
+    num_repetition_bytes = len(levels)
+    if leaf.max_definition_level:
+        thrift.write_varint(levels, page.num_values << 1)
+        levels.append(leaf.max_definition_level)
+    num_definition_bytes = len(levels) - num_repetition_bytes
     # version 2, because its levels are not compressed
-    of_values = DataPageHeaderV2(page.num_values, 0, page.num_values, Encoding.PLAIN, len(levels), 0)
+    of_values = DataPageHeaderV2(
+        page.num_values, 0, page.num_values, Encoding.PLAIN, num_definition_bytes, num_repetition_bytes
+    )
     header = PageHeader(
         PageType.DATA_PAGE_V2,
         len(levels) + page.header.uncompressed_page_size,
@@ -354,8 +364,8 @@ class Dictionaries:
         If bounds admit a match of ``<`` or ``<>``, the minimum or the maximum itself is a match. A value that
         a Bloom filter admits is most likely present.
         """
-        leaf = self.file.schema.leaves_by_path.get(condition.path)
-        if leaf is None or not leaf.is_flat or isinstance(condition, BoundNull):
+        leaf = self.file.schema.leaf_of_values(condition.path)
+        if leaf is None or isinstance(condition, BoundNull):
             return None
         reach = self.file.metadata.derived(
             ("dictionaries", leaf.ordinal), partial(_are_readable, self.file, leaf)
@@ -442,14 +452,14 @@ class Dictionaries:
 
     def _pages(self, condition: Condition, row_groups: Bools) -> _Pages:
         """Return the dictionary pages of a condition's column."""
-        leaf = self.file.schema.leaves_by_path[condition.path]
+        leaf = leaf_of(self.file, condition)
         (outlines,), lengths = self.file.metadata.outlines([leaf]), self._lengths(leaf.ordinal)
         usable = row_groups & (lengths > 0) & (lengths <= self.limits.page_bytes)
         num_distinct = np.where(usable, lengths // max(1, plain_bytes(leaf)), 0)
         chances = chances_of_absence(condition, column_statistics(self.file, condition.path), num_distinct)
         if chances is None:
             chances = np.full(len(lengths), 1 / num_lookup_values(condition))
-        sought = sought_bytes(leaf, self.file.leaf_types[leaf.ordinal], condition)
+        sought = sought_bytes(leaf, value_type(self.file, leaf), condition)
         chances = np.maximum(chances, MIN_CHANCE)
         return _Pages(leaf, usable, outlines.starts, lengths, outlines.codec, chances, sought)
 

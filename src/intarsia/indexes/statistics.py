@@ -73,9 +73,13 @@ def row_group_statistics(file: ParquetInput) -> BoundsProof:
 
 
 def column_statistics(file: ParquetInput, path: Path) -> Bounds | None:
-    """Return the statistics of a column as bounds over the row groups; None if it is not a flat leaf."""
-    leaf = file.schema.leaves_by_path.get(path)
-    if leaf is None or not leaf.is_flat:
+    """Return the statistics of a column, or of the elements of a list, as bounds over the row groups.
+
+    Returns:
+        The bounds; None if there is no such leaf.
+    """
+    leaf = file.schema.leaf_of_values(path)
+    if leaf is None:
         return None
     return file.metadata.derived(
         ("statistics", leaf.ordinal, file.metadata.contradictions, file.metadata.without_nan(leaf)),
@@ -84,7 +88,7 @@ def column_statistics(file: ParquetInput, path: Path) -> Bounds | None:
 
 
 def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None) -> Bounds:
-    """Convert the statistics of a flat leaf, over all row groups, to bounds."""
+    """Convert the statistics of a leaf, over all row groups, to bounds. Lists have no counts of nulls."""
     footer = file.footer
     groups = len(footer.metadata.row_groups)
     null_counts = np.full(groups, UNKNOWN, dtype=np.int64)
@@ -101,12 +105,12 @@ def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None)
         if meta is None or ordinal in contradicted:
             continue
         nulls = trust.null_count(meta, rows).value
-        if nulls is not None:
+        if nulls is not None and leaf.is_flat:
             null_counts[ordinal] = nulls
             all_null[ordinal] = nulls == rows
         statistics, pair = meta.statistics, trust.bounds(meta).value
         nans = None if statistics is None else statistics.nan_count
-        if nans is not None and 0 <= nans <= rows and nan_counts[ordinal]:
+        if nans is not None and 0 <= nans <= rows and nan_counts[ordinal] and leaf.is_flat:
             nan_counts[ordinal] = nans
         if ordering is not None and pair is not None:
             bounded.append(ordinal)

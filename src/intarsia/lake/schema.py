@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from intarsia.amounts import some
 from intarsia.arrow.comparison import comparison_type
-from intarsia.arrow.nested import children, repeats_names, with_children
+from intarsia.arrow.nested import children, is_list, repeats_names, with_children
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.records import dataclass
 
@@ -55,7 +55,7 @@ def widest(a: pa.DataType, b: pa.DataType, fields: FieldsOf = "union") -> pa.Dat
     ):
         if is_type(a) and is_type(b):
             return find(a, b)
-    for is_type, find_nested in ((pa.types.is_struct, _struct), (pa.types.is_map, _map), (_is_list, _list)):
+    for is_type, find_nested in ((pa.types.is_struct, _struct), (pa.types.is_map, _map), (is_list, _list)):
         if is_type(a) and is_type(b):
             return find_nested(a, b, fields)
     return None
@@ -73,8 +73,6 @@ _is_plain_bytes = _any_of(_types.is_binary, _types.is_large_binary, _types.is_bi
 is_text = _any_of(_types.is_string, _types.is_large_string, _types.is_string_view)
 
 _is_bytes = _any_of(is_text, _is_plain_bytes, _types.is_fixed_size_binary)
-
-_is_list = _any_of(_types.is_list, _types.is_large_list, _types.is_fixed_size_list)
 
 
 def _list(a: pa.DataType, b: pa.DataType, fields: FieldsOf) -> pa.DataType | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -26,12 +26,8 @@ from intarsia.predicate.bound import (
 )
 from intarsia.predicate.columns import Column, resolve_column
 from intarsia.predicate.conditions import OnOperand, bind_condition, bind_null
-from intarsia.predicate.functions import arithmetic, casts, moments, refuse_argument
+from intarsia.predicate.functions import arithmetic, casts, lists, moments, refuse_argument
 from intarsia.predicate.nodes import ARITHMETIC, Call, Constant, Leaf, Predicate, dotted, fold_nodes
-
-if TYPE_CHECKING:
-    from intarsia.predicate.nodes import ColumnName
-
 
 #: The maximum number of alternating levels of AND and OR in a predicate.
 MAX_NESTING: Final = 100
@@ -101,12 +97,11 @@ _FUNCTIONS: Final[dict[str, _Maker]] = {
     "date": moments.date,
     "date_trunc": moments.date_trunc,
     "cast": casts.cast,
+    "array_contains": lists.contains,
 }
 
 
-def _bind_call(
-    node: OnOperand, call: Call, resolve: Callable[[ColumnName], Column], *, negate: bool
-) -> Bound:
+def _bind_call(node: OnOperand, call: Call, resolve: Callable[..., Column], *, negate: bool) -> Bound:
     """Bind a condition on a function of a column, which may be nested."""
     calls = [call]
     while isinstance(operand := calls[-1].operand, Call):
@@ -116,7 +111,8 @@ def _bind_call(
                 f"{len(calls)} or more functions are nested; the limit is {MAX_FUNCTIONS}",
                 reason="nested-too-deeply",
             )
-    operands, made = [resolve(operand)], list[Function]()
+    of_list = calls[-1].function == "array_contains"
+    operands, made = [resolve(operand, of_list=of_list)], list[Function]()
     for each in reversed(calls):
         function = _made(each, operands[-1])
         if function is not None:

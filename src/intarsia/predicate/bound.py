@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 
 Path: TypeAlias = tuple[str, ...]
 
+#: The last part of the path of a condition on the elements of a list.
+ELEMENT: Final = "[]"
+
 
 class _OnColumn:
     """What the conditions have in common: each reads one column."""
@@ -206,6 +209,10 @@ class Function:
     def invert(self, condition: OnResult, operand: Column) -> Inverse:  # noqa: ARG002
         """Return the conditions on the operand that a condition on the result implies."""
         return ANY_VALUE
+
+    def on_elements(self, condition: OnResult) -> Condition | None:  # noqa: ARG002
+        """Return the condition that an element of a list meets if a condition on the result is true."""
+        return None
 
     def text(self, operand: str) -> str:
         """Render the function as SQL text, given the text of its operand."""
@@ -487,6 +494,20 @@ def num_lookup_values(predicate: Condition) -> int:
         1
     """
     return len(predicate.values) if isinstance(predicate, BoundIn) else 1
+
+
+def on_values(condition: Condition) -> tuple[Condition, bool]:
+    """Return the condition on single values that some value of each matching row meets.
+
+    Returns:
+        The condition itself, unless it is on lists: then one on their elements, whose path ends with
+        `ELEMENT`. And whether each row with such a value matches.
+    """
+    if isinstance(condition, BoundFunction):
+        found = condition.functions[0].on_elements(condition.condition) if condition.name else None
+        if found is not None:
+            return replace(found, path=(*condition.path, ELEMENT)), False
+    return condition, True
 
 
 def required_texts(leaf: Condition) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_type
+from intarsia.arrow.nested import is_list
 from intarsia.errors import ColumnNotFoundError, PredicateError
 from intarsia.predicate.nodes import dotted
 from intarsia.records import dataclass
@@ -41,11 +42,14 @@ class Column:
         return ".".join(self.path)
 
 
-def resolve_column(schema: pa.Schema, column: ColumnName) -> Column:
+def resolve_column(schema: pa.Schema, column: ColumnName, *, of_list: bool = False) -> Column:
     """Find the leaf that ``column`` names.
 
     A string is matched first as the whole name of a top-level column, dots included, then as a dotted path
     through structs. A tuple is a path of exact names. Names are case-sensitive.
+
+    Args:
+        of_list: Whether the column may be a list, for a function of lists.
 
     Raises:
         ColumnNotFoundError: If the column does not exist. The error suggests similar names.
@@ -59,7 +63,7 @@ def resolve_column(schema: pa.Schema, column: ColumnName) -> Column:
     """
     path, declared = find_column(schema, column)
     resolved = comparison_type(declared)
-    if pa.types.is_nested(resolved):
+    if pa.types.is_nested(resolved) and not (of_list and is_list(resolved)):
         shown, hint = dotted(column), ""
         if pa.types.is_struct(declared) and declared.num_fields:
             hint = f"; name one of its fields, such as {shown + '.' + declared.field(0).name!r}"

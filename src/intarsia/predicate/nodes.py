@@ -56,11 +56,11 @@ class Call:
 
     Attributes:
         function: The name of the function: ``lower``, ``upper``, ``length``, ``substr``, ``abs``, ``year``,
-            ``quarter``, ``month``, ``day``, ``hour``, ``minute``, ``date``, ``date_trunc``, ``cast``, or one
-            of the operators ``+``, ``-``, ``*``, ``/`` and ``%``.
+            ``quarter``, ``month``, ``day``, ``hour``, ``minute``, ``date``, ``date_trunc``, ``cast``,
+            ``array_contains``, or one of the operators ``+``, ``-``, ``*``, ``/`` and ``%``.
         operand: The column, or another call.
         arguments: The constants: the number of an operator, the start and the length of ``substr``, the unit
-            of ``date_trunc``, or the SQL type of ``cast``.
+            of ``date_trunc``, the SQL type of ``cast``, or the value that a list contains.
 
     Example:
         >>> str(Comparison(Call("year", "ts"), "=", 2024))

@@ -69,6 +69,7 @@ _SEARCHES: Final[dict[str, Callable[[Any, str], Like]]] = {
     **dict.fromkeys(("StartsWith", "starts_with", "startswith"), starts_with),
     **dict.fromkeys(("EndsWith", "ends_with", "endswith"), ends_with),
 }
+_LIST_SEARCHES: Final = ("ArrayContains", "array_contains", "list_contains", "array_has", "list_has")
 _REGEXES: Final = ("RegexpLike", "RegexpILike", "regexp_like", "regexp_matches", "regexp", "rlike")
 _SIMPLE: Final = {
     **dict.fromkeys(("lower", "lcase"), "lower"),
@@ -280,6 +281,8 @@ def _predicate(node: Any) -> Predicate:
     if class_name in ("Column", "Dot"):
         return Comparison(_operand(node), "=", True)
     name, arguments = _called(node)
+    if name in _LIST_SEARCHES:
+        return Comparison(_operand(node), "=", True)
     if name in _SEARCHES and len(arguments) == 2:
         text = literal(arguments[1])
         if isinstance(text, str):
@@ -399,6 +402,8 @@ def _operand(node: Any) -> Operand:
         return Call("substr", _operand(text), tuple(_constant(node, number) for number in numbers))
     if name in ("Left", "left") and len(arguments) == 2:
         return Call("substr", _operand(arguments[0]), (1, _constant(node, arguments[1])))
+    if name in _LIST_SEARCHES and len(arguments) == 2:
+        return Call("array_contains", _operand(arguments[0]), (literal(arguments[1]),))
     if name in ("DateTrunc", "TimestampTrunc", "date_trunc") and len(arguments) == 2:
         unit, moment = arguments if name == "date_trunc" else (node.args.get("unit"), node.this)
         word = _constant(node, unit)

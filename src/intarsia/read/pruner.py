@@ -27,7 +27,7 @@ from intarsia.format.page_index import Int64s
 from intarsia.indexes.granules import granule_rows
 from intarsia.indexes.proof import Proof, Wanted
 from intarsia.predicate import Bound, BoundConstant, BoundNull, Condition, Path, condition_mask
-from intarsia.predicate.bound import fold
+from intarsia.predicate.bound import fold, on_values
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection, intersection, union
@@ -199,8 +199,8 @@ def compares(schema: FileSchema, condition: Condition) -> bool:
 
     If the files of a table differ, a column may have another type than the one the predicate is bound to.
     """
-    leaf = schema.leaves_by_path.get(condition.path)
-    here = None if leaf is None else schema.leaf_types.get(leaf.ordinal)
+    leaf = schema.leaf_of_values(condition.path)
+    here = None if leaf is None else schema.value_type(leaf)
     return here is not None and (isinstance(condition, BoundNull) or compares_alike(here, condition.type))
 
 
@@ -259,7 +259,9 @@ class Pruner:
         self._possible = [everything] * len(conditions)
         self._certain = [nothing] * len(conditions)
         self._proven = [nothing] * len(conditions)
-        self._conditions: dict[int, Condition] = {}
+        self._conditions: dict[int, Condition] = {}  # as proofs evaluate them
+        self._paths: dict[int, Path] = {}
+        self._only_excluded: set[int] = set()
         self._terms_of: dict[int, list[int]] = {}
         for position, term in enumerate(self._formula.terms):
             for ordinal in dict.fromkeys(conditions_of(term)):
@@ -299,8 +301,13 @@ class Pruner:
                 self._proven[ordinal] = judged[1]
                 if not isinstance(condition, BoundConstant):
                     used.add(".".join(condition.path))
-            elif not isinstance(condition, BoundConstant) and compares(condition):
-                self._conditions[ordinal] = condition
+            elif not isinstance(condition, BoundConstant):
+                on_value, decides_row = on_values(condition)
+                if compares(on_value):
+                    self._conditions[ordinal], self._paths[ordinal] = on_value, condition.path
+                    self._ordinals[on_value] = ordinal
+                    if not decides_row:
+                        self._only_excluded.add(ordinal)
         self.candidates = before & combine(self._formula.root, self._possible, union, intersection)
         if name is not None and self.candidates.num_rows < before.num_rows:
             self.steps.append(PruneStep(name, ", ".join(sorted(used)) or "constant", before, self.candidates))
@@ -375,7 +382,7 @@ class Pruner:
         narrowed: dict[int, int] = {}  # the last condition of each term that was narrowed
         for condition, possible, certain in proof.evaluate(wanted, self):
             ordinal = self._ordinals[condition]
-            if certain is not None and not certain.is_empty:
+            if certain is not None and not certain.is_empty and ordinal not in self._only_excluded:
                 self._certain[ordinal] = self._certain[ordinal] | certain
                 if not proof.counts_pages:
                     self._proven[ordinal] = self._proven[ordinal] | certain
@@ -390,7 +397,7 @@ class Pruner:
             before = self.candidates
             after = before & combine(self._formula.terms[term_ordinal], self._possible, union, intersection)
             if after.num_rows < before.num_rows:
-                column = ".".join(self._conditions[ordinal].path)
+                column = ".".join(self._paths[ordinal])
                 self.candidates = after
                 self.steps.append(PruneStep(proof.name, column, before, after))
         self._bytes_by_group = self._rows_by_group = None
