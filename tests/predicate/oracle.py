@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from intarsia.predicate import And, Call, Comparison, Constant, In, IsNull, Like, Not, Or, RegexpLike
 from tests.predicate import function_oracle
+from tests.predicate.strategies import is_list
 
 NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 DAY = 86_400 * 10**9
@@ -71,6 +72,9 @@ def operand(column, row, types):
     if not isinstance(column, Call):
         return row[column], types[column]
     value, type_ = operand(column.operand, row, types)
+    if column.function == "array_contains":
+        wanted = literal(column.arguments[0], type_.value_type)
+        return None if value is None else any(compare(one, "=", wanted) for one in value), pa.bool_()
     return function_oracle.call(column.function, column.arguments, value, type_)
 
 
@@ -116,6 +120,9 @@ def exact_values(array):
         distinct = exact_values(array.dictionary)
         return [None if ordinal is None else distinct[ordinal] for ordinal in array.indices.to_pylist()]
     type_ = array.type
+    if is_list(type_):
+        lists = [array[row].values for row in range(len(array))]
+        return [None if one is None else exact_values(one) for one in lists]
     if pa.types.is_date32(type_):
         return [None if v is None else v * DAY for v in array.view(pa.int32()).to_pylist()]
     if pa.types.is_date64(type_):

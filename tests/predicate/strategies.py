@@ -10,7 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from intarsia.predicate import And, Comparison, Constant, In, IsNull, Like, Not, Or, RegexpLike
+from intarsia.predicate import And, Call, Comparison, Constant, In, IsNull, Like, Not, Or, RegexpLike
 
 UTC = dt.timezone.utc
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
@@ -247,6 +247,14 @@ def is_text(type_):
     return type_ in TEXT or (pa.types.is_dictionary(type_) and type_.value_type in TEXT)
 
 
+def is_list(type_):
+    """Whether ``array_contains`` applies if the elements are not nested."""
+    return any(
+        is_type(type_)
+        for is_type in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    )
+
+
 def regexes():
     """Draw regular expressions with the same meaning in RE2 and, through the oracle, in Python."""
     atoms = [
@@ -282,6 +290,11 @@ def leaves(draw, types):
     """Draw a predicate on one of the columns."""
     column = draw(st.sampled_from(sorted(types)))
     type_ = types[column]
+    if is_list(type_):
+        has = Call("array_contains", column, (draw(st.none() | literals(type_.value_type)),))
+        if draw(st.integers(0, 4)) == 0:
+            return IsNull(has, draw(st.booleans()))
+        return Comparison(has, draw(st.sampled_from(["=", "=", "<>"])), draw(st.booleans()))
     kind = draw(st.sampled_from(["compare", "compare", "in", "null", "constant", "like", "regexp"]))
     if kind == "like" and is_text(type_):
         escape = draw(st.sampled_from([None, "", "!"]))

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from tests.predicate import strategies as flat
 
+#: Lists that conditions can search.
+LISTS = (pa.list_(pa.int32()), pa.large_list(pa.string()), pa.list_(pa.float64(), 2))
+
 NESTED = [
-    pa.list_(pa.int32()),
-    pa.large_list(pa.string()),
-    pa.list_(pa.float64(), 2),
+    *LISTS,
     pa.list_(pa.list_(pa.int64())),
     pa.list_(pa.struct([("p", pa.int64()), ("q", pa.string())])),
     pa.map_(pa.string(), pa.int16()),
