@@ -250,8 +250,7 @@ def is_text(type_):
 def is_list(type_):
     """Whether ``array_contains`` applies if the elements are not nested."""
     return any(
-        is_type(type_)
-        for is_type in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+        is_type(type_) for is_type in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     )
 
 

@@ -14,6 +14,7 @@ import java.util.Map;
 import java.util.function.Function;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.ArrayContains;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Cast;
@@ -96,7 +97,8 @@ public final class ExpressionJson {
       Map.entry(Like.class, "Like"),
       Map.entry(RLike.class, "RLike"),
       Map.entry(Cast.class, "Cast"),
-      Map.entry(Lower.class, "Lower"));
+      Map.entry(Lower.class, "Lower"),
+      Map.entry(ArrayContains.class, "ArrayContains"));
 
   /** Conversions of comparisons of functions to conditions on their columns. */
   private static final List<Function<Comparands, Expression>> CONVERSIONS =

@@ -27,6 +27,7 @@ from intarsia.predicate import (
     And,
     Bound,
     BoundConstant,
+    Call,
     Comparison,
     Constant,
     In,
@@ -192,7 +193,9 @@ class SparkBinder:
         if path is None:
             return _ANY
         spark_type = self.types[names]
-        there = replace(leaf, column=path)
+        there = replace(
+            leaf, column=replace(leaf.column, operand=path) if isinstance(leaf.column, Call) else path
+        )
         here: Predicate = there
         if spark_type == "timestamp" and self.int96_as_moments and is_int96(file_schema, path):
             here = as_nanoseconds(there, file_schema, file)

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from intarsia.predicate import (
     And,
+    Call,
     Comparison,
     Constant,
     In,
@@ -40,7 +41,7 @@ from intarsia.predicate import (
     starts_with,
 )
 from intarsia.predicate.bound import Bound, BoundCompare, BoundConstant, Condition, conjoin, disjoin, fold
-from intarsia.predicate.nodes import MIRRORED, OPPOSITE, Leaf, escaped, fold_nodes
+from intarsia.predicate.nodes import MIRRORED, OPPOSITE, Leaf, escaped, fold_nodes, innermost
 from intarsia.spark.spark_types import (
     DECIMAL,
     FLOATS,
@@ -77,6 +78,9 @@ _ON_LOWER: Final = {*_TEXT_TESTS, "Like", "RLike", "EqualTo", "EqualNullSafe", "
 # In some languages, the lower case of these is an i, which other accents may follow.
 _LIKE_I: Final = "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}ÌÍĨ"
 _MOST_PATTERNS: Final = 64
+
+# Of the elements of arrays, INT96 and NaN are not distinguished.
+_ARRAY: Final = re.compile(r"array<((?:tiny|small|big)?int|string|boolean|date|binary|decimal\(\d+,\d+\))>")
 
 # Regular expressions of only these characters mean the same in Java and RE2.
 _PLAIN_REGEX: Final = re.compile(r"(\^?)([A-Za-z0-9 _/:,@=%-]+)")
@@ -158,6 +162,8 @@ class _Weakener:
             return self._comparison(op, args, negate=negate)
         if op == "In":
             return self._in(args, negate=negate)
+        if op == "ArrayContains":
+            return TRUE if negate else self._array_contains(*args)
         if op in _TEXT_TESTS or op in ("Like", "RLike"):
             return self._text_test(node, negate=negate)
         if op == "Column":
@@ -221,6 +227,17 @@ class _Weakener:
             return In(path, numbers, negated=True) if numbers else IsNull(path, negated=True)
         predicate: Predicate = In(path, numbers) if numbers else FALSE
         return predicate if len(numbers) == len(values) else Or((predicate, _compare_nan(path, "=")))
+
+    def _array_contains(self, array: Node, literal: Node) -> Predicate:
+        column = self._column(array)
+        found = None if column is None else _ARRAY.fullmatch(column.type)
+        if column is None or found is None or literal["op"] != "Literal":
+            return TRUE
+        element = SparkColumn(column.path, found[1])
+        equal = _compare(Operand(element, element.type), "=", literal)
+        if not isinstance(equal, Comparison):  # of null, NaN, or another value that is uncertain
+            return FALSE if equal == FALSE else TRUE
+        return Comparison(Call("array_contains", column.path, (equal.value,)), "=", True)
 
     def _text_test(self, node: Node, *, negate: bool) -> Predicate:
         column, literal = self._column(node["args"][0]), node["args"][1]
@@ -414,7 +431,8 @@ def kind_of(predicate: Predicate) -> Hashable:
         if isinstance(leaf, Constant):
             return leaf
         variant = leaf.op if isinstance(leaf, Comparison) else getattr(leaf, "negated", None)
-        return type(leaf), leaf.column, variant
+        function = leaf.column.function if isinstance(leaf.column, Call) else None
+        return type(leaf), function, innermost(leaf.column), variant
 
     return fold_nodes(predicate, kind, lambda kinds: ("And", *kinds), lambda kinds: ("Or", *kinds))
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_type
-from intarsia.arrow.nested import with_leaves
+from intarsia.arrow.nested import is_list, with_leaves
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.lake.definition import plain_type
 from intarsia.predicate.bound import Path
@@ -223,6 +223,8 @@ def reads_as_is(spark_type: str, arrow_type: pa.DataType) -> bool:
     It does not for nanoseconds, UUIDs and others. `intarsia.spark.binding` handles INT96.
     """
     data_type = comparison_type(arrow_type)
+    if spark_type.startswith("array<"):
+        return is_list(data_type) and reads_as_is(spark_type[len("array<") : -1], data_type.value_type)
     if spark_type in INTEGERS:  # Spark truncates wider integers, and may read the top bit as a sign
         bits = INTEGER_BITS[spark_type] - pa.types.is_unsigned_integer(data_type)
         return bool(pa.types.is_integer(data_type) and data_type.bit_width <= bits)
