@@ -44,6 +44,8 @@ def rows_of(part):
             "w": column(lambda n: dt.time(n % 24), 12, pa.time64("us")),
             "n": column(lambda n: Decimal(n) / 4, 7, pa.decimal128(9, 2)),
             "c": column(lambda n: f"c{n % 4}", 9).dictionary_encode(),
+            "l": column(lambda n: [None, f"a{n % 30}b"][n % 3 :], 6),
+            "k": column(lambda n: [n, n + 1][: n % 3], 7, pa.list_(pa.int16())),
             "r": column(lambda n: {"x": n % 10}, 10, pa.struct([("x", pa.int64())])),
         }
     )
@@ -102,6 +104,11 @@ CONDITIONS = [
     C("i") + 1 == 50,
     C("i") < C("u"),
     pl.lit(100) < C("u"),
+    C("l").list.contains("a7b"),
+    C("l").list.contains("nothing"),
+    C("l").list.contains(None),
+    C("k").list.contains(50),
+    C("k").list.contains(C("i")),
     C("s") == "a7b",
     C("s") > "a7",
     C("s").is_in(["a1b", "nothing", None]),
@@ -195,6 +202,7 @@ NOT_TRANSLATED = [
     C("j") > float(90 * 2**55),
     C("f").is_finite(),
     C("i") < C("u"),
+    C("k").list.contains(C("i")),
     C("s").str.contains("1.b"),
     C("s").str.to_uppercase() == "A3B",
     C("c") > "c1",
@@ -227,6 +235,8 @@ TRANSLATED = [
     C("n") > Decimal("10.25"),
     C("c") == "c2",
     C("r").struct.field("x") == 4,
+    C("l").list.contains("a7b"),
+    C("k").list.contains(50),
     C("part") == 1,
     (C("i") == 3) | ~(C("s").is_null() | (C("f") > 2)),
 ]

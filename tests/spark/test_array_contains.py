@@ -1,4 +1,4 @@
-"""``array_contains`` skips by statistics, page indexes, Bloom filters and dictionary pages of the elements."""
+"""``array_contains`` skips by statistics, page indexes, Bloom filters and dictionary pages."""
 
 import datetime as dt
 import random

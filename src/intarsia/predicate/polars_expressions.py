@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
 from intarsia.amounts import cut
-from intarsia.arrow.nested import field_type
+from intarsia.arrow.nested import field_type, is_list
 from intarsia.arrow.owned_rows import no_rows
 from intarsia.errors import ColumnNotFoundError, PredicateError
 from intarsia.predicate.expressions import column_name, is_nan, null_if_missing, python_values
@@ -310,6 +310,8 @@ class _Translator:
                 return self._membership(*inputs)
         if family == "StringExpr":
             return self._text(name, *inputs)
+        if family == "ListExpr" and isinstance(name, dict) and "Contains" in name:
+            return self._list_contains(*inputs)
         column, data_type = self._column({"Function": body})
         if pa.types.is_boolean(data_type):
             return Comparison(column, "=", True)
@@ -329,14 +331,22 @@ class _Translator:
 
     def _text(self, name: Any, node: Any, *rest: Any) -> Predicate:
         column, data_type = self._column(node)
-        is_text = pa.types.is_string(data_type) or pa.types.is_large_string(data_type)
-        pattern = _literal(rest[0]).as_py() if len(rest) == 1 and is_text else None
+        pattern = _literal(rest[0]).as_py() if len(rest) == 1 and _is_text(data_type) else None
         if isinstance(pattern, str):
             if name in ("StartsWith", "EndsWith"):
                 return (starts_with if name == "StartsWith" else ends_with)(column, pattern)
             options = name.get("Contains") if isinstance(name, dict) else None
             if options and (options["literal"] or _PLAIN_TEXT.fullmatch(pattern)):
                 return contains(column, pattern)
+        raise _UntranslatableError
+
+    def _list_contains(self, node: Any, value: Any) -> Predicate:
+        column, data_type = self._column(node)
+        literal = _literal(value)
+        if is_list(data_type) and literal.is_valid:
+            for is_alike in (pa.types.is_integer, _is_text):
+                if is_alike(data_type.value_type) and is_alike(literal.type):
+                    return Comparison(Call("array_contains", column, (literal.as_py(),)), "=", True)
         raise _UntranslatableError
 
     def _ternary(self, body: Any) -> Predicate:
@@ -375,8 +385,7 @@ class _Translator:
             return None
         column, data_type = self._column(body["input"][0])
         is_moment = pa.types.is_timestamp(data_type) or (pa.types.is_date32(data_type) and name not in _CLOCK)
-        is_text = pa.types.is_string(data_type) or pa.types.is_large_string(data_type)
-        if not (is_moment if family == "TemporalExpr" else is_text):
+        if not (is_moment if family == "TemporalExpr" else _is_text(data_type)):
             raise _UntranslatableError
         function, result = _FUNCTIONS[family, name]
         return Call(function, column), result
@@ -388,6 +397,10 @@ def _parts(node: Any) -> tuple[str, Any]:
         raise _UntranslatableError
     ((node_type, body),) = node.items()
     return node_type, body
+
+
+def _is_text(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
 
 
 def _is_exact(data_type: pa.DataType, target: Any, value: pa.Scalar) -> bool:

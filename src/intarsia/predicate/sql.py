@@ -100,7 +100,8 @@ def parse_sql(text: str, parameters: Parameters | None = None) -> Predicate:
 
     Instead of a column, a condition may use a function of one column: ``lower``, ``upper``, ``length``,
     ``substr``, ``abs``, ``year``, ``quarter``, ``month``, ``day``, ``hour``, ``minute``, ``date``,
-    ``date_trunc``, CAST, and ``+``, ``-``, ``*``, ``/`` and ``%`` with a number.
+    ``date_trunc``, CAST, and ``+``, ``-``, ``*``, ``/`` and ``%`` with a number. ``array_contains(column,
+    value)``, or ``list_contains``, searches a list.
 
     Text searches are LIKE, ILIKE, ``contains(column, 'text')``, ``starts_with`` and ``ends_with``. Searches
     by RE2 regular expressions are ``column RLIKE 're'``, ``column REGEXP 're'``, ``column ~ 're'`` and
