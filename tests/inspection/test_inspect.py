@@ -95,12 +95,14 @@ def test_bounds_are_python_values(path):
     assert column(found, "word").null_count == 100
 
 
-def test_trust(path):
+def test_trust(path, tmp_path):
     found = inspect(path)
     assert column(found, "id").bounds_trusted
-    tags = column(found, "tags.list.element")
-    assert tags.bounds_trusted is False
-    assert "list" in tags.ignored_metadata[0]
+    assert column(found, "tags.list.element").bounds_trusted
+    pq.write_table(pa.table({"lists": [[[1]], [[2, 3]]]}), tmp_path / "lists.parquet")
+    lists = column(inspect(tmp_path / "lists.parquet"), "lists.list.element.list.element")
+    assert lists.bounds_trusted is False
+    assert "list" in lists.ignored_metadata[0]
 
 
 def test_pages_without_an_index(path):

@@ -24,7 +24,7 @@ def path(tmp_path_factory, request):
         }
     )
     options = {"row_group_size": 1_000, "max_rows_per_page": 100, "data_page_version": request.param}
-    pq.write_table(table, path, use_dictionary=["few"], **options)
+    pq.write_table(table, path, use_dictionary=["few.list.element"], **options)
     ia.attach(path, [ia.PageIndex(), ia.Bloom("spread")])
     age(path)
     return path
@@ -37,7 +37,7 @@ def path(tmp_path_factory, request):
         ("sorted", 2.5, 0, set()),
         ("spread", "u7919", 1_000, {"bloom_filter"}),
         ("spread", "u7918", 0, {"bloom_filter"}),
-        ("few", "t1", 1_000, {"statistics"}),
+        ("few", "t1", 1_000, {"statistics", "dictionary"}),
         ("few", "t30", 0, {"dictionary"}),
     ],
 )

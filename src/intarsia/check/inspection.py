@@ -294,7 +294,7 @@ def _geospatial(meta: ColumnMetaData) -> GeospatialInspection | None:
 def _bounds_objection(file: ParquetInput, leaf: Leaf, meta: ColumnMetaData) -> str | None:
     """Return why scans ignore the bounds in a chunk's statistics; None if they use them."""
     if file.schema.value_type(leaf) is None:
-        return "the column is in a list or map, so a row has no single value"
+        return "the column is in a map, or in a list that is not searched"
     ordering = file.schema.ordering(leaf)
     if ordering is None:
         return "the type has no order"
