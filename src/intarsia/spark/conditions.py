@@ -110,7 +110,7 @@ class Weakened(NamedTuple):
 
     Attributes:
         predicate: Nodes of the types ``And``, ``Or``, ``Constant``, ``Comparison``, ``In``, ``IsNull`` and
-            ``Like``; columns are paths in Spark's schema.
+            ``Like``; columns are paths in Spark's schema, or ``array_contains`` of one.
         types: Spark's types of the columns in them, by path in Spark's schema.
         filled: Names, in lower case, of the columns that have a default in files without them.
     """
