@@ -851,6 +851,15 @@ def check_deleting(spark):
         with pytest.raises(ia.UnsupportedFeatureError) as caught:
             ias.delete(spark, "of_deleting", where, progress=False)
         assert caught.value.reason == reason
+    for name, reason in (
+        ("of_deleting -- all", "not-a-table-of-files"),  # the condition would be a part of the comment
+        ("of_deleting VERSION AS OF 0", "not-current-snapshot"),
+        ("of_deleting for timestamp as of '2030-01-01'", "not-current-snapshot"),
+    ):
+        with pytest.raises(ia.UnsupportedFeatureError) as caught:
+            ias.delete(spark, name, "user = 5", progress=False)
+        assert (caught.value.reason, caught.value.path) == (reason, name)
+    assert spark.table("of_deleting").count() == 309
     assert delete_at_once(spark, "of_deleting", ["user = 0", "user = 1", "user = 2"]) == [46, 46, 46]
     copy = Path("deleting", ".replaced.parquet.intarsia-0.tmp")  # of a job that was killed
     copy.touch()

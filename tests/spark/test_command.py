@@ -79,13 +79,14 @@ def test_jobs(tmp_path, driver_host):
         ["optimize", lake, str(tmp_path / "sorted"), *sort, "--json"],
         ["optimize", str(tmp_path / "none"), str(tmp_path / "new")],
         ["delete", lake, "--where", "x <", "--spark", "local[1]"],
+        ["delete", str(tmp_path / "["), "--where", "x < 10", "--spark", "local[1]"],
         ["delete", lake, "--where", "x < 10", "--spark", "local[1]", "--json"],
         ["detach", lake, "--spark"],
         ["optimize", str(tmp_path / "sorted"), "--in-place", "--json"],
         ["optimize", str(tmp_path / "sorted"), str(tmp_path / "none"), "--in-place"],
     ]
     printed = driver_host().run(PROGRAM, json.dumps(commands))
-    verified, optimized, missing, syntax, deleted, detached, merged, two = json.loads(printed)
+    verified, optimized, missing, syntax, pattern, deleted, detached, merged, two = json.loads(printed)
     assert verified[0] == 0
     assert (json.loads(verified[1])["files"], json.loads(verified[1])["ok"]) == (4, True)
     report = json.loads(optimized[1])
@@ -96,6 +97,7 @@ def test_jobs(tmp_path, driver_host):
     assert missing[0] == 2
     assert not (tmp_path / "new").exists()
     assert (syntax[0], "PARSE_SYNTAX_ERROR" in syntax[2]) == (2, True), syntax[2]
+    assert (pattern[0], "IOException: Illegal file pattern" in pattern[2]) == (1, True), pattern[2]
     assert deleted[0] == 0
     rewritten = json.loads(deleted[1])["files"]["rewritten"]
     assert rewritten > 0

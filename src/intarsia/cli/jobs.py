@@ -88,7 +88,10 @@ def run_job(master: str | None, name: str, *arguments: Any, **options: Any) -> A
 
     Raises:
         UsageError: If PySpark is not installed, or an argument is invalid.
+        IntarsiaError: If Spark fails, such as for folders with other partition columns.
     """
+    from intarsia.errors import IntarsiaError
+
     try:
         from intarsia import spark
         from intarsia.spark.sessions import command_session
@@ -103,10 +106,16 @@ def run_job(master: str | None, name: str, *arguments: Any, **options: Any) -> A
             reason="missing-pyspark",
         ) from None
     except Exception as error:
+        names = {one.__name__ for one in type(error).__mro__}
+        lines = str(error).strip().splitlines()
         # Spark cannot find or read the source, or cannot parse the condition
-        if any(one.__name__ == "AnalysisException" for one in type(error).__mro__):
-            raise UsageError(str(error).strip().splitlines()[0], reason="spark-analysis") from None
-        raise
+        if "AnalysisException" in names:
+            raise UsageError(lines[0], reason="spark-analysis") from None
+        if names.isdisjoint({"PySparkException", "Py4JJavaError"}):
+            raise
+        # the first line of an error of Py4J names only the call; --debug prints all
+        first = next((line[2:] for line in lines if line.startswith(": ")), lines[0])
+        raise IntarsiaError(f"Spark failed: {first}", reason="spark-failed") from error
 
 
 def show_failures(failed: Mapping[str, str]) -> None:

@@ -211,6 +211,12 @@ def selected(whole: DataFrame, columns: Sequence[str]) -> list[str]:
     return [quoted(name) if name in dotted else name for name in columns]
 
 
+#: A part of the name of a table that is in backquotes.
+_QUOTED_NAME = re.compile(r"`(?:[^`]|``)*`")
+
+#: A name of a table, and the clause of a query for an older snapshot.
+_AS_OF = re.compile(r"(.+?)\s+(?:FOR\s+)?(?:SYSTEM_)?(?:VERSION|TIME|TIMESTAMP)\s+AS\s+OF\s.+", re.I | re.S)
+
 #: The row of DESCRIBE FORMATTED that precedes the facts about the table.
 _FACTS = "# Detailed Table Information"
 
@@ -313,13 +319,20 @@ def _facts_of_table(spark: SparkSession, path: object) -> dict[str, str] | None:
     """Return the facts about the table with this name; None if it is a path.
 
     Raises:
-        UnsupportedFeatureError: If it is a view.
+        UnsupportedFeatureError: If it is a view, or an older snapshot.
     """
     if not isinstance(path, str) or "/" in path or os.sep in path or local_path(path) is None:
         return None
     if os.path.lexists(path):
         return None
     if not exists(spark, path):
+        older = _AS_OF.fullmatch(path)
+        if older is not None and exists(spark, older[1]):
+            raise UnsupportedFeatureError(
+                f"jobs use the current snapshot of a table; pass {older[1]} alone",
+                reason="not-current-snapshot",
+                path=path,
+            )
         if _is_read(spark, path):
             raise not_a_table(path)
         return None
@@ -428,6 +441,8 @@ def _names_in_store(parent: str, name: str) -> list[str]:
 
 def exists(spark: SparkSession, name: str) -> bool:
     """Return whether a text is the name of a table or a view that the catalog has."""
+    if "--" in _QUOTED_NAME.sub("", name):  # after a comment, statements about the table would lose their end
+        return False
     try:
         return bool(spark.catalog.tableExists(name))
     except Exception:  # noqa: BLE001  a text that cannot be the name of a table
