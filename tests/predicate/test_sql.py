@@ -158,6 +158,21 @@ NODES = {
     ),
     "a = TIME '00:00:00.000000001'": Comparison("a", "=", pa.scalar(1, pa.time64("ns"))),
     "a = INTERVAL '90' MINUTE": Comparison("a", "=", dt.timedelta(minutes=90)),
+    "a < DATE '1994-01-01' + INTERVAL '1' YEAR": Comparison("a", "<", dt.date(1995, 1, 1)),
+    "a < INTERVAL 1 QUARTER + DATE '2023-11-30'": Comparison("a", "<", dt.date(2024, 2, 29)),
+    "a < TIMESTAMP '2024-03-31 10:00:00' - INTERVAL '1 month'": Comparison(
+        "a", "<", dt.datetime(2024, 2, 29, 10)
+    ),
+    "a < DATE '2024-01-01' - INTERVAL '1.5' HOUR": Comparison("a", "<", dt.datetime(2023, 12, 31, 22, 30)),
+    "a < DATE '2024-01-01' + INTERVAL 48 HOURS": Comparison("a", "<", dt.date(2024, 1, 3)),
+    "a < TIMESTAMPTZ '2024-01-01' + INTERVAL 1 HOUR": Comparison(
+        "a", "<", dt.datetime(2024, 1, 1, 1, tzinfo=UTC)
+    ),
+    "a BETWEEN .06 - 0.01 AND .06 + 0.01": And(
+        (Comparison("a", ">=", Decimal("0.05")), Comparison("a", "<=", Decimal("0.07")))
+    ),
+    "a > -(1 + 2) * 3": Comparison("a", ">", -9),
+    "a IN (1 + 1, 2 * 5 - 1)": In("a", (2, 9)),
     "a = INTERVAL '5' NANOSECOND": Comparison("a", "=", pa.scalar(5, pa.duration("ns"))),
     "a = DATE '+12345-01-01'": Comparison("a", "=", pa.scalar(3_789_391 * DAY_US, pa.timestamp("us"))),
     "a = DATE '-0001-12-31'": Comparison("a", "=", pa.scalar(-719_529 * DAY_US, pa.timestamp("us"))),
@@ -391,6 +406,15 @@ ERRORS = {
     "a = CAST(1 AS DATE)": "unsupported-expression",
     "a = INTERVAL '1' MONTH": "unknown-interval-unit",
     "a = INTERVAL 1e999999999 DAY": "invalid-literal",
+    "a = DATE '2024-01-01' + INTERVAL '1.5' MONTH": "invalid-literal",
+    "a = DATE '2024-01-01' + INTERVAL '1' FORTNIGHT": "unsupported-expression",
+    "a = TIMESTAMPTZ '2024-01-01' + INTERVAL '1' DAY": "unsupported-expression",
+    "a = DATE '2024-01-01' + INTERVAL '99999999999999999' DAY": "invalid-literal",
+    "a = '2024-01-01' + INTERVAL '1' DAY": "unsupported-expression",
+    "a = 1E999999999 + 1": "invalid-literal",
+    "a = 5 / 2": "unsupported-expression",
+    "a = DATE '2024-01-01' * INTERVAL '1' DAY": "unsupported-expression",
+    "a = INTERVAL '1' DAY - DATE '2024-01-01'": "unsupported-expression",
     "a = INTERVAL '999999999999999' DAY": "invalid-literal",
     "a = INTERVAL '0.5' NANOSECOND": "invalid-literal",
     "a = " + "9" * 10_000: "invalid-literal",

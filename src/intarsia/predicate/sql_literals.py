@@ -27,6 +27,7 @@ from intarsia.predicate.literals import (
     parse_timestamp,
     to_python,
 )
+from intarsia.predicate.sql_arithmetic import SIGNS, combined, shifted
 from intarsia.predicate.sql_dialect import fragment, short, unsupported
 
 Parameters: TypeAlias = "Sequence[object] | Mapping[str, object]"
@@ -195,6 +196,8 @@ def literal_or_none(node: Any) -> tuple[object] | None:
         return None if node.this is None else (_interval(node),)
     if node_type == "Placeholder":
         return (value_of(_attached(node), node.this),)
+    if node_type in SIGNS:
+        return _arithmetic(node, node_type)
     inner = literal_or_none(node.this) if node_type in ("Paren", "Neg", "Cast") else None
     if inner is None or node_type == "Paren":
         return inner
@@ -222,6 +225,37 @@ def _parsed(node: Any, parse: Callable[[Any], Any], value: object) -> Any:
         else:
             message = f"{short(str(value))!r} is not valid in {fragment(node)}"
         raise PredicateError(message, reason="invalid-literal") from None
+
+
+def _arithmetic(node: Any, sign: str) -> tuple[object] | None:
+    """Return the result of an operation on literals as `literal_or_none`."""
+    left, right = node.this, node.expression
+    if sign == "Add" and type(left).__name__ == "Interval":
+        left, right = right, left
+    first = literal_or_none(left)
+    if first is None or type(left).__name__ == "Interval":
+        return None
+    (value,) = first
+    if type(right).__name__ == "Interval" and sign != "Mul":
+        found = _shifted(node, value, right, is_back=sign == "Sub")
+    else:
+        second = literal_or_none(right)
+        if second is None:
+            return None
+        found = _parsed(node, functools.partial(combined, sign, value), second[0])
+    return None if found is None else (found,)
+
+
+def _shifted(node: Any, moment: object, interval: Any, *, is_back: bool) -> object | None:
+    count, unit = literal(interval.this), interval.args.get("unit")
+    number = _parsed(node, parse_number, count) if isinstance(count, str) else count
+    if unit is None or type(number) not in (int, Decimal):
+        return None
+    word = str(unit.name).lower().removesuffix("s")
+    found: object = _parsed(
+        node, lambda number: shifted(moment, -number if is_back else number, word), number
+    )
+    return found
 
 
 def _interval(node: Any) -> object:
