@@ -67,6 +67,20 @@ def test_a_file_that_fails_is_in_neither(lake):
     assert (found.files_added, [failure.path for failure in found.failed]) == (3, [str(path)])
 
 
+def test_a_lake_index_that_cannot_be_written_loses_no_report(lake):
+    (lake / "_intarsia").write_text("in the way")
+    (lake / "day-001.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ia.FilesFailedError) as caught:
+        ia.attach(lake, ia.Bloom("user"), lake_index="beside")
+    report, errors = caught.value.report, caught.value.errors
+    assert (report.files_indexed, report.files_failed, report.lake_index) == (3, 1, None)
+    damaged = errors.pop(str(lake / "day-001.parquet"))
+    assert (type(damaged), damaged.reason) == (ia.CorruptFileError, report.failed[0]["code"])
+    (place,) = errors
+    assert place.startswith(str(lake / "_intarsia"))
+    assert isinstance(errors[place], OSError)
+
+
 def test_an_unknown_location_changes_no_file(lake):
     before = {path: path.read_bytes() for path in lake.iterdir()}
     with pytest.raises(ValueError, match="'cache' or 'beside'"):

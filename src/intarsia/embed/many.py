@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
@@ -26,6 +26,7 @@ from intarsia.errors import (
     CorruptFileError,
     FilesFailedError,
     FormatError,
+    IntarsiaError,
     PredicateError,
 )
 from intarsia.file import ParquetInput
@@ -112,8 +113,8 @@ def attach(
         ChangedMeanwhileError: If another process changed the file, in two attempts in a row.
         ReplacedWhileReadError: If the file was replaced while it was read, in two attempts in a row.
         ObjectStoreError: If the store of a URL cannot be reached, refuses the request, or is unknown.
-        FilesFailedError: If some of many files failed. The others are indexed; ``report`` is the combined
-            report, and ``errors`` has the error of each file.
+        FilesFailedError: If some of many files failed, or the lake index could not be written. The others are
+            indexed; ``report`` is the combined report, and ``errors`` has the error of each file.
         RunInterrupted: If a run over many files is interrupted (Ctrl-C). Another run skips the files that are
             done; ``report`` is the report of these.
 
@@ -138,10 +139,17 @@ def attach(
     if isinstance(listed, AttachReport):
         return listed
     check_named_columns(listed.files, requested)
-    check_location(listed, lake_index)
+    place = check_location(listed, lake_index)
     show = _file_progress(progress, listed.paths)
     report, failed = attach_files(listed, requested, show, storage_options)
-    report = replace(report, lake_index=write_lake_index(path, lake_index, storage_options=storage_options))
+    try:
+        added = write_lake_index(path, lake_index, storage_options=storage_options)
+    except (IntarsiaError, OSError) as error:  # the files are done
+        if lake_index is None:
+            raise
+        errors = {failure.path: failure.error for failure in failed}
+        raise without_lake_index(report, errors, place, error) from error
+    report = replace(report, lake_index=added)
     if failed:
         raise _failed(report, failed, report.files_total, "indexed")
     return report
@@ -294,6 +302,26 @@ def _failed(report: Any, failed: Sequence[FileFailure], num_files: int, done: st
         report,
         f"{len(failed):,} of {num_files:,} files failed, the rest are {done}: "
         + "; ".join(f"{failure.path}: {failure.reason}" for failure in failed),
+    )
+
+
+def without_lake_index(
+    report: IndexReport, errors: Mapping[str, Exception], place: str, error: Exception
+) -> FilesFailedError:
+    """Return the error of a run that could not write the lake index.
+
+    Args:
+        report: The report of the files.
+        errors: The error of each file that failed.
+        place: The path of the lake index.
+        error: The error of the lake index.
+    """
+    done = report.files_indexed + report.files_unchanged
+    return FilesFailedError(
+        {place: error, **errors},
+        report,
+        f"{done:,} of {report.files_total:,} files have the indexes, but the lake index could not be "
+        f"written; run it again: {place}: {FileFailure(place, error).reason}",
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from intarsia.embed.attach import Part, PartWork, attach_file, build_part, checked_indexes, divide_work
-from intarsia.embed.many import check_location, check_named_columns
+from intarsia.embed.many import check_location, check_named_columns, without_lake_index
 from intarsia.embed.report import IndexedFile, IndexReport, Progress
 from intarsia.embed.structures import Attachable, Attachables
 from intarsia.errors import FilesFailedError, IntarsiaError, RunInterrupted
@@ -317,7 +317,8 @@ def index(
             lake.root,
         )
     except (IntarsiaError, OSError) as error:  # the files are done
-        raise _without_lake_index(report_of_all(None, registered), place, error) from error
+        indexed = report_of_all(None, registered)
+        raise without_lake_index(indexed, _errors_in(indexed), place, error) from error
     result = report_of_all(added, registered)
     too_many = max_failures is not None and result.files_failed > max_failures
     if too_many or (on_error == "raise" and result.files_failed):
@@ -330,16 +331,6 @@ def _errors_in(report: IndexReport) -> dict[str, Exception]:
         file["path"]: IntarsiaError(file["error"], reason=file["code"], path=file["path"])
         for file in report.failed
     }
-
-
-def _without_lake_index(report: IndexReport, place: str, error: Exception) -> FilesFailedError:
-    done = report.files_indexed + report.files_unchanged
-    return FilesFailedError(
-        {place: error, **_errors_in(report)},
-        report,
-        f"{done:,} of {report.files_total:,} files have the indexes, but the lake index could not be "
-        f"written; run it again: {place}: {FileFailure(place, error).reason}",
-    )
 
 
 def _failed(report: IndexReport) -> FilesFailedError:
