@@ -184,6 +184,9 @@ def decode_rows(
     for plan in plans:
         together[plan.rows].append(plan)
     pieces: dict[int, list[pa.ChunkedArray]] = defaultdict(list)
+    leaves_of: dict[int, list[int]] = defaultdict(list)
+    for plan in plans:
+        leaves_of[plan.leaf.root_ordinal].append(plan.leaf.ordinal)
     for of_pages in together.values():
         covered, num_rows = _covered(of_pages, edges, rows)
         taken = RowTaker(covered, rows)
@@ -216,9 +219,7 @@ def decode_rows(
         if len(found) > 1:
             part = schema.part((root,))
             # the type of the field reduced to some leaves, as pyarrow reduces it
-            reduced = part.arrow_of(
-                [part.positions[plan.leaf.ordinal] for plan in plans if plan.leaf.root_ordinal == root]
-            )
+            reduced = part.arrow_of(list(map(part.positions.__getitem__, leaves_of[root])))
             decoded[root] = join_columns(found, reduced.field(0).type)
     return decoded
 
