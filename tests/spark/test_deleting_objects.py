@@ -6,7 +6,7 @@ import pytest
 
 import intarsia as ia
 from intarsia import spark as ias
-from intarsia.errors import FilesFailedError, UnsupportedFeatureError
+from intarsia.errors import FilesFailedError, ObjectStoreError, UnsupportedFeatureError
 from tests.effort import examples
 from tests.object_stores.store_server import BUCKET, Fault
 from tests.spark.killing import Job, check_kills, requests_to
@@ -129,6 +129,13 @@ def test_a_lake_index_that_cannot_be_updated(spark, store, tmp_path):
     store.faults = []
     assert len(delete(spark, "name = 'zz-person-1'").lake_indexes) == 1
     assert set(before).isdisjoint(store.list_keys())
+
+
+def test_a_store_that_lists_nothing(spark, lake):
+    """Neither Python nor Spark can; the error is one sentence, and not the stack trace of Java."""
+    lake.faults = [Fault(method="GET", key="", times=None, status="400 Bad Request", code="ExpiredToken")]
+    with pytest.raises(ObjectStoreError):
+        ias.index(spark, LAKE, INDEXES, progress=False)
 
 
 def test_a_truncated_listing_is_requested_again(spark, lake):

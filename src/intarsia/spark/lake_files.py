@@ -124,6 +124,8 @@ def list_lake(spark: SparkSession, source: Source, *, with_snapshots: bool = Fal
 
 def _list_path(spark: SparkSession, item: str) -> tuple[Sequence[DataFile], Sequence[str]]:
     """List the files of a path, and the paths of other files."""
+    from pyspark.errors import PySparkException
+
     try:
         chosen = find_files(python_path(item, decode=False))
     except (FileNotFoundError, PermissionError, ListingError):
@@ -131,8 +133,10 @@ def _list_path(spark: SparkSession, item: str) -> tuple[Sequence[DataFile], Sequ
     except Exception as error:  # noqa: BLE001  a store that only Spark can list
         try:
             frame = uncached(spark).format("binaryFile").option("recursiveFileLookup", "true").load(item)
-        except Exception as of_spark:  # it is the clearer error, unless Spark lacks the store
-            if re.search("No FileSystem for scheme|ClassNotFoundException", str(of_spark)):
+        except Exception as of_spark:
+            # it is the clearer error, unless Spark lacks the store, or it is a stack trace of Java
+            lacks_store = re.search("No FileSystem for scheme|ClassNotFoundException", str(of_spark))
+            if lacks_store or not isinstance(of_spark, PySparkException):
                 raise error from None
             raise
         rows = frame.select("path", "length").collect()
