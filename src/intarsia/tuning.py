@@ -195,7 +195,7 @@ REFRESHED_PART = 10
 MAX_REFRESHED_BYTES = 16 << 20
 MAX_MERGED_FILES = 512
 
-#: An automatic update rewrites segments with more stale entries; a build rewrites all with any.
+#: An update rewrites segments with more stale entries; a build rewrites all with any.
 MAX_STALE_PART = 0.5
 
 #: A listing of objects, and what has been read of them for a schema, is not checked again within this time.

@@ -6,7 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.lake.index.facts import read_facts
 from intarsia.lake.index.folder import LakeIndexFolder
+from tests.counting import calls
 from tests.lake.index.lakes import age, make_lake, opened_files, rows_of_day
 
 
@@ -48,6 +50,18 @@ def test_attaching_to_some_files_keeps_what_is_known_about_the_others(lake):
     assert report.lake_index.files_added == 1
     again = ia.open(lake).build_lake_index("cache")
     assert (again.files_known, again.files_added) == (4, 0)
+
+
+def test_a_replaced_file_is_read_without_the_others_of_its_segment(lake):
+    ia.attach(lake, ia.Bloom("user"), lake_index="beside")
+    replaced = lake / "day-001.parquet"
+    pq.write_table(rows_of_day(7), replaced)
+    age(replaced)
+    assert calls(lambda: ia.attach(lake, ia.Bloom("user")), of=read_facts) == 1
+    assert opened_files(ia.open(lake), "day = 7") == 1
+    assert opened_files(ia.open(lake), "day = 1") == 0
+    # a build drops what is known about the file that was replaced
+    assert calls(lambda: ia.open(lake).build_lake_index("beside"), of=read_facts) == 3
 
 
 def test_files_that_have_just_been_written_are_awaited(lake):

@@ -536,7 +536,7 @@ class TableLakeIndex:
             read: Reads the files; None for threads of this process.
         """
         folder = self.folder_at(location)
-        return self._add_missing(self._required_location, folder, show, read, wait=wait, replaces=True)
+        return self._add_missing(self._required_location, folder, show, read, wait=wait, max_stale=0)
 
     def folder_at(self, location: Location) -> LakeIndexFolder:
         """Return the folder of the lake index at a location, which need not exist.
@@ -557,7 +557,8 @@ class TableLakeIndex:
     def update(self, show: ShowDone, read: FactsReader | None = None) -> LakeIndexReport | None:
         """Add all missing files to an existing lake index of the table, or of a lake that contains it.
 
-        The arguments are those of `build`.
+        A segment is rewritten if most of its entries are stale: one replaced file is no reason to read all
+        files of its segment again. The arguments are those of `build`.
 
         Returns:
             The files that were added; None if there is no lake index.
@@ -571,8 +572,8 @@ class TableLakeIndex:
         if where is None or folder is None:
             return None
         # else, facts of files that the table lacks would be lost
-        replaces = where.is_all_of(folder.root)
-        return self._add_missing(where, folder, show, read, wait=True, replaces=replaces)
+        max_stale = MAX_STALE_PART if where.is_all_of(folder.root) else None
+        return self._add_missing(where, folder, show, read, wait=True, max_stale=max_stale)
 
     def remove(self) -> tuple[str, ...]:
         """Delete the lake index; see `intarsia.Table.remove_lake_index`."""
@@ -603,7 +604,7 @@ class TableLakeIndex:
         read: FactsReader | None,
         *,
         wait: bool,
-        replaces: bool,
+        max_stale: float | None,
     ) -> LakeIndexReport:
         started = time.perf_counter()
         index = LakeIndex(where, self._files, [folder])
@@ -612,8 +613,8 @@ class TableLakeIndex:
         known = index.known()
         missing, again = np.flatnonzero(~known.is_known), np.array([], dtype=np.int64)
         replaced: list[str] = []
-        if replaces:
-            replaced, again = index.replaced(known, folder)
+        if max_stale is not None:
+            replaced, again = index.replaced(known, folder, max_stale)
         index.close()
         if wait:
             wait_until_settled([self._files[ordinal] for ordinal in missing.tolist()])
