@@ -332,6 +332,7 @@ def test_null_counts():
         ("parquet-go version 17.0.0", "unsigned", False),
         ("@dsnp/parquetjs", "document", False),
         ("@dsnp/parquetjs", "text", True),
+        ("https://github.com/gaborcsardi/nanoparquet", "number", False),
     ],
 )
 def test_bounds_that_the_rewriter_of_parquet_mr_has_copied(copied, leaf, is_trusted):

@@ -41,6 +41,7 @@ const RULES = [
   ['hyparquet', undefined, isInList, ['pageIndex']],
   ['hyparquet', undefined, type => type.logical === 'JSON', ['nullCounts', 'pageNullCounts']],
   ['parquetjs', undefined, type => type.logical === 'JSON', ['bounds', 'pageIndex']],
+  ['nanoparquet', undefined, isAny, ['bounds']],
   ['parquet-cpp-arrow', undefined, type => isByteArray(type) && type.leaf.inStruct, ['nullCounts', 'pageNullCounts']],
   ['parquet-cpp', [11], isByteArray, ['bounds', 'nullCounts']],
   ['parquet-cpp', [2], isFloat, ['bounds', 'deprecatedBounds']],

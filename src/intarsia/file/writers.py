@@ -284,6 +284,13 @@ RULES = (
         "parquet-mr adds them (observed in @dsnp/parquetjs 1.8.8)",
     ),
     Rule(
+        "nanoparquet",
+        (Claim.BOUNDS,),
+        _is_any,
+        "{name} compares numbers with those of their page only, so bounds leave out values of other pages; it "
+        "declares no column orders, but the rewriter of parquet-mr adds them (observed in 0.5.1)",
+    ),
+    Rule(
         "parquet-cpp-arrow",
         (Claim.NULL_COUNT, Claim.PAGE_NULL_COUNT, Claim.EXACT_BOUNDS),
         _is_byte_array_in_struct,
@@ -485,8 +492,12 @@ RULES = (
 )
 
 
-#: Writers that name another one, but have neither its errors nor its versions.
-_NAMESAKES = (("parquet-mr compatible photon", "photon"), ("parquet-cpp-velox", "velox"))
+#: Writers that name another one, but have neither its errors nor its versions, and one that writes a URL.
+_NAMESAKES = (
+    ("parquet-mr compatible photon", "photon"),
+    ("parquet-cpp-velox", "velox"),
+    ("https://github.com/gaborcsardi/nanoparquet", "nanoparquet"),
+)
 
 #: Writers that declare no column orders, but compute bounds in the order of the type (observed in Trino 411
 #: and 483).
