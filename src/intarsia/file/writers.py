@@ -287,8 +287,8 @@ RULES = (
         "nanoparquet",
         (Claim.BOUNDS,),
         _is_any,
-        "{name} compares numbers with those of their page only, so bounds leave out values of other pages; it "
-        "declares no column orders, but the rewriter of parquet-mr adds them (observed in 0.5.1)",
+        "{name} computes bounds of numbers from some pages only; it "
+        "declares no column orders, but the rewriter of parquet-mr adds them (observed in 0.5.1.9000)",
     ),
     Rule(
         "parquet-cpp-arrow",
@@ -492,7 +492,7 @@ RULES = (
 )
 
 
-#: Writers that name another one, but have neither its errors nor its versions, and one that writes a URL.
+#: Writers that name another one, but have neither its errors nor its versions. The last one writes a URL.
 _NAMESAKES = (
     ("parquet-mr compatible photon", "photon"),
     ("parquet-cpp-velox", "velox"),
