@@ -45,6 +45,12 @@ def same_as(column, value):
     return And((Comparison(column, "=", value), IsNull(column, negated=True)))
 
 
+def first_not_null(column, condition, otherwise):
+    return Or(
+        (And((IsNull(column, negated=True), condition)), And((IsNull(column), otherwise))),
+    )
+
+
 NODES = {
     # comparisons
     "a = 1": A1,
@@ -173,6 +179,21 @@ NODES = {
     ),
     "a > -(1 + 2) * 3": Comparison("a", ">", -9),
     "a IN (1 + 1, 2 * 5 - 1)": In("a", (2, 9)),
+    "coalesce(a, b, 0) > 5": first_not_null(
+        "a", Comparison("a", ">", 5), first_not_null("b", Comparison("b", ">", 5), Constant(False))
+    ),
+    "8 <= ifnull(a, 9)": first_not_null("a", Comparison("a", ">=", 8), Constant(True)),
+    "nvl(a, 'x') IN ('x', NULL)": first_not_null(
+        "a", In("a", ("x", None)), Or((Constant(True), Constant(None)))
+    ),
+    "coalesce(a, DATE '2024-01-02') BETWEEN DATE '2024-01-01' AND DATE '2024-01-03'": And(
+        (
+            first_not_null("a", Comparison("a", ">=", dt.date(2024, 1, 1)), Constant(True)),
+            first_not_null("a", Comparison("a", "<=", dt.date(2024, 1, 3)), Constant(True)),
+        )
+    ),
+    "NOT coalesce(a, FALSE)": Not(first_not_null("a", Comparison("a", "=", True), Constant(False))),
+    "TIMESTAMP '2024-01-01' < TIMESTAMP '2024-01-01 00:00:01'": Constant(True),
     "a = INTERVAL '5' NANOSECOND": Comparison("a", "=", pa.scalar(5, pa.duration("ns"))),
     "a = DATE '+12345-01-01'": Comparison("a", "=", pa.scalar(3_789_391 * DAY_US, pa.timestamp("us"))),
     "a = DATE '-0001-12-31'": Comparison("a", "=", pa.scalar(-719_529 * DAY_US, pa.timestamp("us"))),
@@ -413,6 +434,9 @@ ERRORS = {
     "a = '2024-01-01' + INTERVAL '1' DAY": "unsupported-expression",
     "a = 1E999999999 + 1": "invalid-literal",
     "a = 5 / 2": "unsupported-expression",
+    "coalesce(1, a) = 1": "unsupported-expression",
+    "coalesce(a, 'x') = 1": "unsupported-expression",
+    "coalesce(a, TIMESTAMP '2024-01-01') = TIMESTAMPTZ '2024-01-01'": "unsupported-expression",
     "a = DATE '2024-01-01' * INTERVAL '1' DAY": "unsupported-expression",
     "a = INTERVAL '1' DAY - DATE '2024-01-01'": "unsupported-expression",
     "a = INTERVAL '999999999999999' DAY": "invalid-literal",

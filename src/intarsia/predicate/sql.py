@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.literals import Temporal, plain
 from intarsia.predicate.nodes import (
     MIRRORED,
     And,
@@ -266,9 +267,8 @@ def _predicate(node: Any) -> Predicate:
     if class_name == "In":
         return _in(node)
     if class_name == "Between" and not node.args.get("symmetric"):
-        column = _operand(node.this)
         low, high = literal(node.args["low"]), literal(node.args["high"])
-        return And((Comparison(column, ">=", low), Comparison(column, "<=", high)))
+        return And((_compared(node, node.this, ">=", low), _compared(node, node.this, "<=", high)))
     if class_name == "Is" and type(node.expression).__name__ == "Null":
         return IsNull(_operand(node.this))
     if class_name == "Is" and type(node.expression).__name__ == "Boolean":  # IS TRUE is never NULL
@@ -279,8 +279,8 @@ def _predicate(node: Any) -> Predicate:
         return Constant(bool(node.this))
     if class_name == "Null":
         return Constant(None)
-    if class_name in ("Column", "Dot"):
-        return Comparison(_operand(node), "=", True)
+    if class_name in ("Column", "Dot", "Coalesce"):
+        return _compared(node, node, "=", True)
     name, arguments = _called(node)
     if name in _LIST_SEARCHES:
         return Comparison(_operand(node), "=", True)
@@ -300,18 +300,41 @@ def _never_null(equal: Comparison) -> Predicate:
 
 def _comparison(node: Any, op: Op) -> Predicate:
     left, right = literal_or_none(node.this), literal_or_none(node.expression)
-    if right is None:
-        if left is None:
-            raise unsupported(node)
-        return Comparison(_operand(node.expression), MIRRORED[op], left[0])
+    if right is not None:
+        return _compared(node, node.this, op, right[0])
     if left is None:
-        return Comparison(_operand(node.this), op, right[0])
-    first: Any = left[0]
-    second: Any = right[0]
+        raise unsupported(node)
+    return _compared(node, node.expression, MIRRORED[op], left[0])
+
+
+def _compared(node: Any, side: Any, op: Op, value: object) -> Predicate:
+    """Return the comparison of one side of a condition with a literal."""
+    if type(side).__name__ == "Coalesce":
+        return _coalesced(side, lambda part: _compared(node, part, op, value))
+    left = literal_or_none(side)
+    return Comparison(_operand(side), op, value) if left is None else _constant_of(node, left[0], op, value)
+
+
+def _coalesced(node: Any, condition: Callable[[Any], Predicate]) -> Predicate:
+    """Return a condition on the first of some operands that is not null; only the last may be a literal."""
+    parts: list[Any] = [node.this, *node.expressions]
+    found = condition(parts.pop())
+    for part in reversed(parts):
+        operand = _operand(part)
+        here = And((IsNull(operand, negated=True), condition(part)))
+        found = Or((here, And((IsNull(operand), found))))
+    return found
+
+
+def _constant_of(node: Any, first: Any, op: Op, second: Any) -> Constant:
+    """Return the comparison of two literals."""
     if first is None or second is None:
         return Constant(None)
+    first, second = plain(first), plain(second)
     numbers = type(first) in (int, Decimal) and type(second) in (int, Decimal)
-    if not numbers and not (isinstance(first, str) and isinstance(second, str)):
+    if isinstance(first, Temporal) and isinstance(second, Temporal) and first.form == second.form:
+        numbers, first, second = first.aware is second.aware, first.ns, second.ns
+    if not numbers and not (type(first) is type(second) and isinstance(first, (str, bool))):
         raise unsupported(node)
     # an operator consists of the signs of the orders for which it is true
     return Constant("<" in op if first < second else ">" in op if first > second else "=" in op)
@@ -329,7 +352,17 @@ def _in(node: Any) -> Predicate:
                 near="IN",
             )
         values = tuple(map(literal, node.expressions))
-    return In(_operand(node.this), values)
+    return _listed(node, node.this, values)
+
+
+def _listed(node: Any, side: Any, values: tuple[object, ...]) -> Predicate:
+    """Return the condition that one side is in a list of literals."""
+    if type(side).__name__ == "Coalesce":
+        return _coalesced(side, lambda part: _listed(node, part, values))
+    left = literal_or_none(side)
+    if left is None:
+        return In(_operand(side), values)
+    return Or(tuple(_constant_of(node, left[0], "=", value) for value in values))
 
 
 def _like(node: Any) -> Predicate:
