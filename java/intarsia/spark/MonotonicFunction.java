@@ -232,16 +232,21 @@ final class MonotonicFunction {
         results.add(value);
       }
     }
-    while (!results.isEmpty()) {
-      Object result = results.pollFirst();
+    List<long[]> ranges = new ArrayList<>();
+    for (Object result : results) {
       long start = first(result, true);
       long stop = first(result, false);
-      while (!results.isEmpty() && first(results.first(), true) == stop) {
-        stop = first(results.pollFirst(), false);
+      long[] last = ranges.isEmpty() ? null : ranges.get(ranges.size() - 1);
+      if (last != null && last[1] == start) {
+        last[1] = stop;
+      } else {
+        ranges.add(new long[] {start, stop});
       }
-      Expression range = new And(
-          new GreaterThanOrEqual(column, certain(start)), new LessThan(column, certain(stop)));
-      any = any == null ? range : new Or(any, range);
+    }
+    for (long[] range : ranges) {
+      Expression within = new And(
+          new GreaterThanOrEqual(column, certain(range[0])), new LessThan(column, certain(range[1])));
+      any = any == null ? within : new Or(any, within);
     }
     return any;
   }
