@@ -293,7 +293,7 @@ def _geospatial(meta: ColumnMetaData) -> GeospatialInspection | None:
 
 def _bounds_objection(file: ParquetInput, leaf: Leaf, meta: ColumnMetaData) -> str | None:
     """Return why scans ignore the bounds in a chunk's statistics; None if they use them."""
-    if file.schema.value_type(leaf) is None:
+    if leaf.ordinal not in file.schema.value_types:
         return "the column is in a map, or in a list that is not searched"
     ordering = file.schema.ordering(leaf)
     if ordering is None:

@@ -116,36 +116,26 @@ class FileSchema:
         return out
 
     @cached_property
-    def element_types(self) -> Mapping[int, pa.DataType]:
-        """Arrow type of each leaf that has the elements of a list in the top level, by ordinal."""
-        out: dict[int, pa.DataType] = {}
+    def leaves_of_values(self) -> Mapping[tuple[str, ...], Leaf]:
+        """Leaves with the values that proofs evaluate, by path: those outside lists and maps, and elements.
+
+        The elements are those of lists at the top level; see `intarsia.predicate.bound.ELEMENT`.
+        """
+        out = {path: leaf for path, leaf in self.leaves_by_path.items() if leaf.is_flat}
         for leaf in self.leaves:
-            if leaf.is_flat or len(leaf.path) == 1:
-                continue
-            data_type = self.arrow.field(leaf.root_ordinal).type
-            is_var = is_list(data_type) and not pa.types.is_fixed_size_list(data_type)
-            if is_var and not pa.types.is_nested(data_type.value_type):
-                out[leaf.ordinal] = data_type.value_type
+            if not leaf.is_flat and len(leaf.path) > 1:
+                data_type = self.arrow.field(leaf.root_ordinal).type
+                is_list_of_any_length = is_list(data_type) and not pa.types.is_fixed_size_list(data_type)
+                if is_list_of_any_length and not pa.types.is_nested(data_type.value_type):
+                    out.setdefault((leaf.path[0], ELEMENT), leaf)
         return out
 
-    def value_type(self, leaf: Leaf) -> pa.DataType | None:
-        """Return the Arrow type of the values of a leaf: of a column, or of the elements of a list."""
-        return self.leaf_types.get(leaf.ordinal) or self.element_types.get(leaf.ordinal)
-
-    def leaf_of_values(self, path: tuple[str, ...]) -> Leaf | None:
-        """Return the leaf that has the values at a path, which may be the elements of a list; None if none.
-
-        Args:
-            path: The path of a condition that a proof evaluates; see `intarsia.predicate.bound.ELEMENT`.
-        """
-        found = self.leaves_by_path.get(path)
-        if found is not None:
-            return found if found.is_flat else None
-        if path[-1] != ELEMENT:
-            return None
-        return next(
-            (self.leaves[one] for one in self.element_types if self.leaves[one].path[:1] == path[:-1]), None
-        )
+    @cached_property
+    def value_types(self) -> Mapping[int, pa.DataType]:
+        """Arrow type of the values of each leaf of `leaves_of_values`, by ordinal."""
+        lists = [leaf for leaf in self.leaves_of_values.values() if not leaf.is_flat]
+        elements = {leaf.ordinal: self.arrow.field(leaf.root_ordinal).type.value_type for leaf in lists}
+        return {**self.leaf_types, **elements}
 
     @cached_property
     def variants(self) -> frozenset[tuple[str, ...]]:
@@ -175,13 +165,13 @@ class FileSchema:
                 )
 
     def ordering(self, leaf: Leaf) -> Ordering | None:
-        """Return the order of a leaf's values; None if it has none, or no `value_type`.
+        """Return the order of a leaf's values; None if it has none, or is not of `leaves_of_values`.
 
         For an INT96 leaf, it is the order of bounds under ``INT96_TIMESTAMP_ORDER``; `Trust` decides whether
         the footer declares it.
         """
         if leaf.ordinal not in self._orderings:
-            data_type = self.value_type(leaf)
+            data_type = self.value_types.get(leaf.ordinal)
             find = int96_ordering if leaf.type == Type.INT96 else ordering_for
             self._orderings[leaf.ordinal] = None if data_type is None else find(leaf, data_type)
         return self._orderings[leaf.ordinal]

@@ -34,9 +34,7 @@ from intarsia.indexes.proof import (
     Verdict,
     Wanted,
     judge_groups,
-    leaf_of,
     split_batches,
-    value_type,
 )
 from intarsia.indexes.statistics import column_statistics
 from intarsia.predicate.bound import Condition, is_lookup
@@ -80,7 +78,7 @@ class BloomFilters:
 
     def reach(self, condition: Condition) -> Bools | None:
         """Return the row groups in which the condition's column has a filter, if it is a lookup."""
-        leaf = self._file.schema.leaf_of_values(condition.path)
+        leaf = self._file.schema.leaves_of_values.get(condition.path)
         if leaf is None or not is_lookup(condition):
             return None
         reach = filter_exists(self._file, leaf)
@@ -114,7 +112,7 @@ class BloomFilters:
         """Return the filters that could exclude a condition in the row groups where that matters."""
         probes = []
         for condition, row_groups in wanted.items():
-            leaf, hashes = leaf_of(self._file, condition), self._hashes(condition)
+            leaf, hashes = self._file.schema.leaves_of_values[condition.path], self._hashes(condition)
             ordinals = np.flatnonzero(row_groups).tolist()
             metas = [self._file.footer.chunk_metadata(row_group, leaf) for row_group in ordinals]
             num_values = np.zeros(len(row_groups), dtype=np.int64)
@@ -222,8 +220,8 @@ class BloomFilters:
     def _hashes(self, condition: Condition) -> Hashes:
         """Return the hashes of a lookup, or none if equal values may have several encodings."""
         if condition not in self._known_hashes:
-            leaf = leaf_of(self._file, condition)
-            hashes = stored_hashes(leaf, value_type(self._file, leaf), condition)
+            leaf = self._file.schema.leaves_of_values[condition.path]
+            hashes = stored_hashes(leaf, self._file.schema.value_types[leaf.ordinal], condition)
             self._known_hashes[condition] = np.empty(0, dtype=np.uint64) if hashes is None else hashes
         return self._known_hashes[condition]
 

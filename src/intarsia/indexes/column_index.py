@@ -16,15 +16,7 @@ from intarsia.file.writers import Claim
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex
-from intarsia.indexes.proof import (
-    ProofCost,
-    Savings,
-    Verdict,
-    Wanted,
-    evaluate_conditions,
-    groups_by_leaf,
-    leaf_of,
-)
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions, groups_by_leaf
 from intarsia.indexes.statistics import bounds_of_keys, column_statistics, exact_bounds, judge_bounds
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order
@@ -48,7 +40,7 @@ class ColumnIndexes:
 
     def reach(self, condition: Condition) -> Bools | None:
         """Return the row groups whose ColumnIndex could exclude more than their statistics."""
-        leaf = self._file.schema.leaf_of_values(condition.path)
+        leaf = self._file.schema.leaves_of_values.get(condition.path)
         if leaf is None or not self._file.trust(leaf).order_is_known:
             return None
         if leaf.ordinal not in self._reach:
@@ -88,12 +80,12 @@ class ColumnIndexes:
         reach = self.reach(condition)
         if reach is None:
             return []
-        edges, leaf = self._file.footer.row_group_starts, leaf_of(self._file, condition)
+        edges, leaf = self._file.footer.row_group_starts, self._file.schema.leaves_of_values[condition.path]
         return _keys(leaf.ordinal, reach & scope.overlaps(edges[:-1], edges[1:]))
 
     def _judge(self, pages_of: Callable[[int], _Pages | None], condition: Condition) -> Verdict:
         """Return the rows of pages that might match, and of row groups that are not evaluated."""
-        found = pages_of(leaf_of(self._file, condition).ordinal)
+        found = pages_of(self._file.schema.leaves_of_values[condition.path].ordinal)
         if found is None:
             return Verdict(condition, None, None)
         bounds, others = found

@@ -41,9 +41,7 @@ from intarsia.indexes.proof import (
     Wanted,
     groups_by_leaf,
     judge_groups,
-    leaf_of,
     split_batches,
-    value_type,
 )
 from intarsia.indexes.statistics import column_statistics
 from intarsia.predicate import ignores_case, required_texts
@@ -364,7 +362,7 @@ class Dictionaries:
         If bounds admit a match of ``<`` or ``<>``, the minimum or the maximum itself is a match. A value that
         a Bloom filter admits is most likely present.
         """
-        leaf = self.file.schema.leaf_of_values(condition.path)
+        leaf = self.file.schema.leaves_of_values.get(condition.path)
         if leaf is None or isinstance(condition, BoundNull):
             return None
         reach = self.file.metadata.derived(
@@ -452,14 +450,14 @@ class Dictionaries:
 
     def _pages(self, condition: Condition, row_groups: Bools) -> _Pages:
         """Return the dictionary pages of a condition's column."""
-        leaf = leaf_of(self.file, condition)
+        leaf = self.file.schema.leaves_of_values[condition.path]
         (outlines,), lengths = self.file.metadata.outlines([leaf]), self._lengths(leaf.ordinal)
         usable = row_groups & (lengths > 0) & (lengths <= self.limits.page_bytes)
         num_distinct = np.where(usable, lengths // max(1, plain_bytes(leaf)), 0)
         chances = chances_of_absence(condition, column_statistics(self.file, condition.path), num_distinct)
         if chances is None:
             chances = np.full(len(lengths), 1 / num_lookup_values(condition))
-        sought = sought_bytes(leaf, value_type(self.file, leaf), condition)
+        sought = sought_bytes(leaf, self.file.schema.value_types[leaf.ordinal], condition)
         chances = np.maximum(chances, MIN_CHANCE)
         return _Pages(leaf, usable, outlines.starts, lengths, outlines.codec, chances, sought)
 

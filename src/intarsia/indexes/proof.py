@@ -111,25 +111,11 @@ class Proof(Protocol):
         ...
 
 
-def leaf_of(file: ParquetInput, condition: Condition) -> Leaf:
-    """Return the leaf of a condition that is within the reach of a proof."""
-    leaf = file.schema.leaf_of_values(condition.path)
-    assert leaf is not None
-    return leaf
-
-
-def value_type(file: ParquetInput, leaf: Leaf) -> pa.DataType:
-    """Return the Arrow type of the values of such a leaf."""
-    found = file.schema.value_type(leaf)
-    assert found is not None
-    return found
-
-
 def groups_by_leaf(file: ParquetInput, wanted: Wanted) -> dict[int, Bools]:
     """Return the row groups in which the result of any condition on a leaf matters, by its ordinal."""
     found: dict[int, Bools] = {}
     for condition, row_groups in wanted.items():
-        leaf = leaf_of(file, condition).ordinal
+        leaf = file.schema.leaves_of_values[condition.path].ordinal
         found[leaf] = row_groups | found.get(leaf, False)
     return found
 

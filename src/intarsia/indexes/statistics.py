@@ -78,7 +78,7 @@ def column_statistics(file: ParquetInput, path: Path) -> Bounds | None:
     Returns:
         The bounds; None if there is no such leaf.
     """
-    leaf = file.schema.leaf_of_values(path)
+    leaf = file.schema.leaves_of_values.get(path)
     if leaf is None:
         return None
     return file.metadata.derived(

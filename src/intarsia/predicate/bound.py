@@ -496,18 +496,17 @@ def num_lookup_values(predicate: Condition) -> int:
     return len(predicate.values) if isinstance(predicate, BoundIn) else 1
 
 
-def on_values(condition: Condition) -> tuple[Condition, bool]:
+def on_values(condition: Condition) -> Condition:
     """Return the condition on single values that some value of each matching row meets.
 
-    Returns:
-        The condition itself, unless it is on lists: then one on their elements, whose path ends with
-        `ELEMENT`. And whether each row with such a value matches.
+    It is the condition itself, unless that is on lists: then it is one on their elements, whose path ends
+    with `ELEMENT`, and it excludes rows but proves no match.
     """
     if isinstance(condition, BoundFunction):
         found = condition.functions[0].on_elements(condition.condition) if condition.name else None
         if found is not None:
-            return replace(found, path=(*condition.path, ELEMENT)), False
-    return condition, True
+            return replace(found, path=(*condition.path, ELEMENT))
+    return condition
 
 
 def required_texts(leaf: Condition) -> tuple[str, ...]:

@@ -299,9 +299,10 @@ def _never_null(equal: Comparison) -> Predicate:
 
 
 def _comparison(node: Any, op: Op) -> Predicate:
-    left, right = literal_or_none(node.this), literal_or_none(node.expression)
+    right = literal_or_none(node.expression)
     if right is not None:
         return _compared(node, node.this, op, right[0])
+    left = literal_or_none(node.this)
     if left is None:
         raise unsupported(node)
     return _compared(node, node.expression, MIRRORED[op], left[0])

@@ -199,8 +199,8 @@ def compares(schema: FileSchema, condition: Condition) -> bool:
 
     If the files of a table differ, a column may have another type than the one the predicate is bound to.
     """
-    leaf = schema.leaf_of_values(condition.path)
-    here = None if leaf is None else schema.value_type(leaf)
+    leaf = schema.leaves_of_values.get(condition.path)
+    here = None if leaf is None else schema.value_types.get(leaf.ordinal)
     return here is not None and (isinstance(condition, BoundNull) or compares_alike(here, condition.type))
 
 
@@ -260,8 +260,6 @@ class Pruner:
         self._certain = [nothing] * len(conditions)
         self._proven = [nothing] * len(conditions)
         self._conditions: dict[int, Condition] = {}  # as proofs evaluate them
-        self._paths: dict[int, Path] = {}
-        self._only_excluded: set[int] = set()
         self._terms_of: dict[int, list[int]] = {}
         for position, term in enumerate(self._formula.terms):
             for ordinal in dict.fromkeys(conditions_of(term)):
@@ -302,12 +300,10 @@ class Pruner:
                 if not isinstance(condition, BoundConstant):
                     used.add(".".join(condition.path))
             elif not isinstance(condition, BoundConstant):
-                on_value, decides_row = on_values(condition)
+                on_value = on_values(condition)
                 if compares(on_value):
-                    self._conditions[ordinal], self._paths[ordinal] = on_value, condition.path
+                    self._conditions[ordinal] = on_value
                     self._ordinals[on_value] = ordinal
-                    if not decides_row:
-                        self._only_excluded.add(ordinal)
         self.candidates = before & combine(self._formula.root, self._possible, union, intersection)
         if name is not None and self.candidates.num_rows < before.num_rows:
             self.steps.append(PruneStep(name, ", ".join(sorted(used)) or "constant", before, self.candidates))
@@ -382,7 +378,8 @@ class Pruner:
         narrowed: dict[int, int] = {}  # the last condition of each term that was narrowed
         for condition, possible, certain in proof.evaluate(wanted, self):
             ordinal = self._ordinals[condition]
-            if certain is not None and not certain.is_empty and ordinal not in self._only_excluded:
+            decides_row = self._conditions[ordinal] is self._formula.conditions[ordinal]
+            if decides_row and certain is not None and not certain.is_empty:
                 self._certain[ordinal] = self._certain[ordinal] | certain
                 if not proof.counts_pages:
                     self._proven[ordinal] = self._proven[ordinal] | certain
@@ -397,10 +394,15 @@ class Pruner:
             before = self.candidates
             after = before & combine(self._formula.terms[term_ordinal], self._possible, union, intersection)
             if after.num_rows < before.num_rows:
-                column = ".".join(self._paths[ordinal])
+                column = self._column(ordinal)
                 self.candidates = after
                 self.steps.append(PruneStep(proof.name, column, before, after))
         self._bytes_by_group = self._rows_by_group = None
+
+    def _column(self, ordinal: int) -> str:
+        condition = self._formula.conditions[ordinal]
+        assert not isinstance(condition, BoundConstant)
+        return ".".join(condition.path)
 
     # --- by granules -------------------------------------------------------------------------------
 

@@ -193,9 +193,8 @@ class SparkBinder:
         if path is None:
             return _ANY
         spark_type = self.types[names]
-        there = replace(
-            leaf, column=replace(leaf.column, operand=path) if isinstance(leaf.column, Call) else path
-        )
+        column = replace(leaf.column, operand=path) if isinstance(leaf.column, Call) else path
+        there = replace(leaf, column=column)
         here: Predicate = there
         if spark_type == "timestamp" and self.int96_as_moments and is_int96(file_schema, path):
             here = as_nanoseconds(there, file_schema, file)
