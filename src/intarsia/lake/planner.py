@@ -129,7 +129,7 @@ class Planner:
             spread = {name: take_values(values, places) for name, values in constants.items()}
             pruner = over_files(predicate, sizes, mask, spread, partial(compares, family.schema))
             pruner.use(proofs.bounds)
-            pruner.use_all(proofs.gathered(predicate.paths()))
+            pruner.use_all(proofs.gathered(pruner.paths))
             possible, certain = (rows.to_mask(num_files) for rows in (pruner.candidates, pruner.certain))
             steps = pruner.steps
         names = table.names_in(family.schema, path)

@@ -282,6 +282,11 @@ class Pruner:
 
     # --- proofs ------------------------------------------------------------------------------------
 
+    @property
+    def paths(self) -> frozenset[Path]:
+        """The paths of the values whose conditions proofs evaluate."""
+        return frozenset(condition.path for condition in self._conditions.values())
+
     def use_constants(
         self, constants: Constants, compares: Callable[[Condition], bool], name: str | None = None
     ) -> None:

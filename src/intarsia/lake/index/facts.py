@@ -245,7 +245,7 @@ class FileFacts:
         stamp: The identity of the file from which the facts were read.
         family: Bytes that are equal for schemas in which a predicate has the same meaning.
         footer_start: The offset of the footer in the file.
-        columns: The facts of each column, by the ordinal of its leaf.
+        columns: The facts of each column, by the ordinal of its leaf; of a list, those of its elements.
         filters: The bits of the Bloom filter of each row group, by the ordinal of the leaf; only columns that
             have a filter in each row group.
         digests: The digest of each embedded index that can be gathered.
@@ -294,7 +294,7 @@ def read_facts(file: ParquetInput, max_bytes: int | None = None) -> FileFacts | 
         stamp = opened_stamp(file.source.identity)
         if stamp is None or (max_bytes is not None and _payload_bytes(file) > max_bytes):
             return None
-        leaves = [leaf for leaf in file.footer.leaves if leaf.is_flat][:MAX_COLUMNS]
+        leaves = list(file.schema.leaves_of_values.values())[:MAX_COLUMNS]
         for leaf in leaves:
             for row_group in range(len(file.footer.metadata.row_groups)):
                 check_row_count(file.footer, row_group, leaf)

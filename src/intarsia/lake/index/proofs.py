@@ -62,7 +62,7 @@ class FamilyProofs:
         return None if found is None else found.bounds
 
     def gathered(self, paths: frozenset[Path]) -> list[GatheredProof]:
-        """Return the structures on some columns."""
+        """Return the structures on some columns, or on the elements of lists, that the schema has."""
         found = [self.call(partial(self.family.gathered, path)) or [] for path in sorted(paths)]
         return [GatheredProof(self, structure) for of_column in found for structure in of_column]
 

@@ -366,12 +366,12 @@ class Family:
             return False
 
     def bounds(self, path: Path) -> FileBounds | None:
-        """Return the bounds of a column; None if it has none.
+        """Return the bounds of a column, or of the elements of a list; None if it has none.
 
         Raises:
             CorruptFileError: If they are damaged.
         """
-        leaf = self.schema.leaves_by_path.get(path)
+        leaf = self.schema.leaves_of_values.get(path)
         if leaf is None:
             return None
         name = f"{self._ordinal}/bounds/{leaf.ordinal}"
@@ -386,14 +386,15 @@ class Family:
         return self._bounds[leaf.ordinal]
 
     def gathered(self, path: Path) -> list[Gathered]:
-        """Return the structures on a column.
+        """Return the structures on a column, or on the elements of a list.
 
         Raises:
             CorruptFileError: If one is damaged.
         """
         structures: list[Gathered] = []
+        columns = [list(self.schema.leaves_of_values[path].path)]
         for ordinal, entry in enumerate(self._segment.structures[self._ordinal]):
-            if [list(path)] == entry.get("columns") and len(structures) < MAX_STRUCTURES_OF_COLUMN:
+            if columns == entry.get("columns") and len(structures) < MAX_STRUCTURES_OF_COLUMN:
                 if ordinal not in self._gathered:
                     self._gathered[ordinal] = self._open(ordinal, entry, path)
                 opened = self._gathered[ordinal]
@@ -409,8 +410,8 @@ class Family:
         if len(data) % 4 or (np.diff(files) <= 0).any() or files.max(initial=-1) >= len(self.positions):
             raise self._segment.damaged(f"structure {name} covers other files")
         if entry.get("kind") == BLOOM_KIND:
-            leaf = self.schema.leaves_by_path[path]
-            filters = gathered_filters(leaf, self.schema.leaf_types[leaf.ordinal], parts, len(files))
+            leaf = self.schema.leaves_of_values[path]
+            filters = gathered_filters(leaf, self.schema.value_types[leaf.ordinal], parts, len(files))
             return Gathered(BLOOM_KIND, path, files, filters)
         key = key_of(entry)
         if key is None:
