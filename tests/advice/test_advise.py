@@ -96,6 +96,23 @@ def test_the_advised_indexes_can_be_attached(file):
     assert again.queries[0].now.bytes == pytest.approx(advice.queries[0].advised.bytes, rel=0.05)
 
 
+def test_bloom_filters_of_lists_and_maps_are_proposed(tmp_path):
+    path = tmp_path / "t.parquet"
+    texts = [f"t{row * 7919 % ROWS}" for row in range(ROWS)]
+    maps = pa.array([[("k", text)] for text in texts], pa.map_(pa.string(), pa.string()))
+    rows = pa.table({"id": range(ROWS), "items": [[text] for text in texts], "map": maps})
+    pq.write_table(rows, path, row_group_size=6_000, use_dictionary=False)
+    queries = ["array_contains(items, 't77')", "map['k'] = 't77'"]
+    advice = ia.advise(path, queries)
+    assert names(advice) == {"bloom(items.list.element)", "bloom(map.key_value.value)"}
+    ia.attach(path, advice.indexes)
+    for query, where in zip(advice.queries, queries, strict=True):
+        scan = ia.open(path).scan(where, ["id"])
+        assert scan.to_arrow().num_rows == 1
+        assert scan.report.row_groups_read == 1
+        assert query.advised.bytes < query.now.bytes / 3
+
+
 def test_existing_indexes_are_measured_in_a_sample_of_row_groups(file):
     ia.attach(file, [ia.PageIndex(), ia.RowMap("user")])
     advice = ia.advise(file, "user = 3021", sample_bytes=1)

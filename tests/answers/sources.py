@@ -120,7 +120,7 @@ def attach(path, chosen):
 def lake(data, folder, *, least_edges=1, most_files=5, lake_index=False):
     """Files of one table, written in one or two ways."""
     folder = folder / "lake"
-    made = data.draw(tables.tables(TYPES, nested=tables.LISTS, max_rows=80), label="table")
+    made = data.draw(tables.tables(TYPES, nested=tables.LISTS + tables.MAPS, max_rows=80), label="table")
     num_rows = made.table.num_rows
     edges = data.draw(
         st.lists(st.integers(0, num_rows), min_size=least_edges, max_size=most_files), label="edges"

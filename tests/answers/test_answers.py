@@ -79,11 +79,7 @@ def rows_of_source(source):
 def ask(data, source, full, places):
     table = source.open()
     types = {name: leaf_at(full, name).type for name in source.comparable}
-    types |= {
-        field.name: field.type
-        for field in full.schema
-        if flat.is_list(field.type) and not pa.types.is_nested(field.type.value_type)
-    }
+    types |= {field.name: field.type for field in full.schema if flat.is_searched(field.type)}
     if source.partitions:
         types["p"] = full["p"].type
     for _ in range(data.draw(st.integers(1, 2), label="conditions")):

@@ -75,6 +75,10 @@ def operand(column, row, types):
     if column.function == "array_contains":
         wanted = literal(column.arguments[0], type_.value_type)
         return None if value is None else any(compare(one, "=", wanted) for one in value), pa.bool_()
+    if column.function == "element_at":
+        wanted = literal(column.arguments[0], type_.key_type)
+        found = [item for key, item in value or () if compare(key, "=", wanted)]
+        return found[0] if found else None, type_.item_type
     return function_oracle.call(column.function, column.arguments, value, type_)
 
 
@@ -123,6 +127,10 @@ def exact_values(array):
     if is_list(type_):
         lists = [array[row].values for row in range(len(array))]
         return [None if one is None else exact_values(one) for one in lists]
+    if pa.types.is_map(type_):
+        maps = [array[row].values for row in range(len(array))]
+        parts = [None if one is None else map(exact_values, one.flatten()) for one in maps]
+        return [None if one is None else list(zip(*one, strict=True)) for one in parts]
     if pa.types.is_date32(type_):
         return [None if v is None else v * DAY for v in array.view(pa.int32()).to_pylist()]
     if pa.types.is_date64(type_):

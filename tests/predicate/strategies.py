@@ -254,6 +254,13 @@ def is_list(type_):
     )
 
 
+def is_searched(type_):
+    """Whether conditions can be on the elements of a list, or on the value of a key in a map."""
+    if pa.types.is_map(type_):
+        return not pa.types.is_nested(type_.key_type) and not pa.types.is_nested(type_.item_type)
+    return is_list(type_) and not pa.types.is_nested(type_.value_type)
+
+
 def regexes():
     """Draw regular expressions with the same meaning in RE2 and, through the oracle, in Python."""
     atoms = [
@@ -289,6 +296,9 @@ def leaves(draw, types):
     """Draw a predicate on one of the columns."""
     column = draw(st.sampled_from(sorted(types)))
     type_ = types[column]
+    if pa.types.is_map(type_):
+        column = Call("element_at", column, (draw(st.none() | literals(type_.key_type)),))
+        type_ = type_.item_type
     if is_list(type_):
         has = Call("array_contains", column, (draw(st.none() | literals(type_.value_type)),))
         if draw(st.integers(0, 4)) == 0:

@@ -400,7 +400,7 @@ ERRORS = {
     "a IN (SELECT 1)": "unsupported-expression",
     "a IN (b)": "unsupported-expression",
     "(a, b) IN ((1, 2))": "unsupported-expression",
-    "a[0] = 1": "unsupported-expression",
+    "a[0:1] = 1": "unsupported-expression",
     "a.* = 1": "unsupported-expression",
     "TRY_CAST(a AS INT) = 1": "unsupported-expression",
     "a BETWEEN SYMMETRIC 2 AND 1": "unsupported-expression",

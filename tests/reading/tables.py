@@ -14,11 +14,14 @@ from tests.predicate import strategies as flat
 #: Lists that conditions can search.
 LISTS = (pa.list_(pa.int32()), pa.large_list(pa.string()), pa.list_(pa.float64(), 2))
 
+#: Maps in which conditions can look up a key.
+MAPS = (pa.map_(pa.string(), pa.int16()), pa.map_(pa.int32(), pa.string()), pa.map_(pa.bool_(), pa.float64()))
+
 NESTED = [
     *LISTS,
     pa.list_(pa.list_(pa.int64())),
     pa.list_(pa.struct([("p", pa.int64()), ("q", pa.string())])),
-    pa.map_(pa.string(), pa.int16()),
+    *MAPS,
     pa.map_(pa.string(), pa.struct([("t", pa.int8()), ("u", pa.string())])),
     pa.struct([("flag", pa.bool_()), ("items", pa.list_(pa.struct([("r", pa.date32())])))]),
 ]

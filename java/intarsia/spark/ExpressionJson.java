@@ -19,11 +19,13 @@ import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Contains;
+import org.apache.spark.sql.catalyst.expressions.ElementAt;
 import org.apache.spark.sql.catalyst.expressions.EndsWith;
 import org.apache.spark.sql.catalyst.expressions.EqualNullSafe;
 import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GetMapValue;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.GreaterThan;
 import org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual;
@@ -98,7 +100,9 @@ public final class ExpressionJson {
       Map.entry(RLike.class, "RLike"),
       Map.entry(Cast.class, "Cast"),
       Map.entry(Lower.class, "Lower"),
-      Map.entry(ArrayContains.class, "ArrayContains"));
+      Map.entry(ArrayContains.class, "ArrayContains"),
+      Map.entry(GetMapValue.class, "GetMapValue"),
+      Map.entry(ElementAt.class, "ElementAt"));
 
   /** Conversions of comparisons of functions to conditions on their columns. */
   private static final List<Function<Comparands, Expression>> CONVERSIONS =
@@ -248,7 +252,8 @@ public final class ExpressionJson {
   static boolean canExclude(ObjectNode node) {
     String op = node.get("op").asText();
     if (!op.equals("And") && !op.equals("Or")) {
-      return !op.equals("?") && !op.equals("IsNotNull");
+      boolean isOnNulls = op.equals("IsNotNull") && node.get("args").get(0).get("op").asText().equals("Column");
+      return !op.equals("?") && !isOnNulls;
     }
     boolean isAnd = op.equals("And");
     for (var argument : node.get("args")) {

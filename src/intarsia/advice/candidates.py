@@ -21,6 +21,7 @@ from intarsia.embed.column_data import FileColumns
 from intarsia.embed.structures import STANDARD, Attachable
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
+from intarsia.file.schema import FileSchema
 from intarsia.indexes.base import Index, defines, prunes
 from intarsia.indexes.bloom_granule import BloomGranule
 from intarsia.indexes.distinct import Distinct
@@ -29,7 +30,7 @@ from intarsia.indexes.registry import find_index_class, known_kinds
 from intarsia.indexes.rowmap import RowMap
 from intarsia.indexes.zonemap import ZoneMap
 from intarsia.predicate import Condition
-from intarsia.predicate.bound import BoundFunction, is_lookup
+from intarsia.predicate.bound import BoundFunction, is_lookup, on_values
 from intarsia.predicate.nodes import dotted
 
 #: Built-in indexes of one column. Of those of one kind, the first that can evaluate a condition is built.
@@ -44,6 +45,13 @@ _BUILT_IN: tuple[tuple[str, Callable[[str], Index]], ...] = (
 
 #: Names that an option accepts without quotes.
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+
+
+def filtered_leaf(condition: Condition, schema: FileSchema) -> str | None:
+    """Return the leaf in a list or map whose Bloom filter could skip rows; None for other conditions."""
+    on_value = on_values(condition)
+    leaf = None if on_value is condition else schema.leaves_of_values.get(on_value.path)
+    return leaf.name if leaf is not None and is_lookup(on_value) else None
 
 
 def indexes_for(condition: Condition) -> list[Attachable]:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from intarsia.advice.candidates import column_of, indexes_for, name_of, shapes_of
+from intarsia.advice.candidates import column_of, filtered_leaf, indexes_for, name_of, shapes_of
 from intarsia.advice.measuring import BoundQuery, MeasuredFile, SampledTable, Spread
 from intarsia.advice.report import (
     ColumnShape,
@@ -21,13 +21,13 @@ from intarsia.advice.report import (
 )
 from intarsia.advice.sampled_file import BuiltIndex, group_bytes
 from intarsia.arrow.owned_rows import no_rows
-from intarsia.embed import PageIndex, Statistics
+from intarsia.embed import Bloom, PageIndex, Statistics
 from intarsia.embed.structures import Attachable
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES
 from intarsia.lake.table import Table
 from intarsia.predicate import BoundCompare, BoundMatch, BoundNull, BoundPrefix, Condition
-from intarsia.predicate.bound import BoundFunction, BoundIn, is_lookup
+from intarsia.predicate.bound import BoundFunction, BoundIn, is_lookup, on_values
 from intarsia.read.report import opens_in_vain
 
 #: An option helps if at least one query saves this part of what it reads, and this many bytes.
@@ -70,7 +70,9 @@ class Measurement:
             candidates: list[Attachable] = [PageIndex(), Statistics()]
             for number in range(len(bound)):
                 if (number, ordinal) in sampled.now:
-                    candidates += [index for c in file.conditions(number) for index in indexes_for(c)]
+                    for condition in file.conditions(number):
+                        leaf = filtered_leaf(condition, file.sample.file.schema)
+                        candidates += indexes_for(condition) if leaf is None else [Bloom(leaf)]
             self.indexes |= {name_of(index): index for index in candidates}
         if not bound and self._files:
             self.shapes = shapes_of(next(iter(self._files.values())).sample.with_indexes([]))
@@ -400,7 +402,7 @@ def _of_condition(condition: Condition, spread: Spread) -> Obstacle:
 def _is_prunable(condition: Condition) -> bool:
     """Return whether an index other than `Distinct`, which evaluates all conditions, can evaluate it."""
     if isinstance(condition, BoundFunction):
-        return False
+        return is_lookup(on_values(condition))
     if isinstance(condition, BoundCompare) and condition.op == "<>":
         return False
     if isinstance(condition, (BoundIn, BoundPrefix, BoundMatch)) and condition.negated:

@@ -9,7 +9,7 @@ from functools import cache, partial
 
 import pyarrow as pa
 
-from intarsia.advice.candidates import column_of, name_of
+from intarsia.advice.candidates import column_of, filtered_leaf, name_of
 from intarsia.advice.queries import Query
 from intarsia.advice.report import QueryCost
 from intarsia.advice.sampled_file import (
@@ -126,7 +126,10 @@ class MeasuredFile:
         self.built: dict[str, BuiltIndex] = {}
         self.failed: dict[str, IntarsiaError] = {}
         self._columns = {
-            ordinal: {".".join(condition.path) for condition in self.conditions(ordinal)}
+            ordinal: {
+                filtered_leaf(condition, sample.file.schema) or ".".join(condition.path)
+                for condition in self.conditions(ordinal)
+            }
             for ordinal in binders
         }
 

@@ -208,13 +208,17 @@ class Bloom:
 
 
 def _leaf(file: ParquetInput, column: ColumnName) -> Leaf:
-    """Return the leaf of a named column; the name may be that of a list."""
+    """Return the leaf of a named column; the name may be that of a list, or the path of a leaf in a map."""
     try:
         path, _ = find_column(file.arrow_schema, column)
     except PredicateError as error:
-        raise IndexBuildError(
-            f"a Bloom filter cannot be built on {column!r}: {error}", reason=error.reason, column=error.column
-        ) from error
+        path = column if isinstance(column, tuple) else tuple(column.split("."))
+        if path not in file.schema.leaves_by_path:
+            raise IndexBuildError(
+                f"a Bloom filter cannot be built on {column!r}: {error}",
+                reason=error.reason,
+                column=error.column,
+            ) from error
     inside = [leaf for leaf in file.footer.leaves if leaf.path[: len(path)] == path]
     if len(inside) != 1:
         names = ", ".join(repr(leaf.name) for leaf in inside)

@@ -22,7 +22,7 @@ from intarsia.format.enums import ConvertedType, Type
 from intarsia.format.footer import Footer, Leaf, schema_paths, shared_leaves
 from intarsia.format.structs import KeyValue, LogicalType, SchemaElement
 from intarsia.once import cached_property
-from intarsia.predicate.bound import ELEMENT
+from intarsia.predicate.bound import ELEMENT, KEY, VALUE
 from intarsia.rows.int96 import int96_ordering
 from intarsia.rows.ordering import Ordering, ordering_for
 
@@ -119,23 +119,32 @@ class FileSchema:
     def leaves_of_values(self) -> Mapping[tuple[str, ...], Leaf]:
         """Leaves with the values that proofs evaluate, by path: those outside lists and maps, and elements.
 
-        The elements are those of lists at the top level; see `intarsia.predicate.bound.ELEMENT`.
+        The elements are those of lists and maps at the top level; see `intarsia.predicate.bound.ELEMENT`.
         """
         out = {path: leaf for path, leaf in self.leaves_by_path.items() if leaf.is_flat}
-        for leaf in self.leaves:
-            if not leaf.is_flat and len(leaf.path) > 1:
-                data_type = self.arrow.field(leaf.root_ordinal).type
-                is_list_of_any_length = is_list(data_type) and not pa.types.is_fixed_size_list(data_type)
-                if is_list_of_any_length and not pa.types.is_nested(data_type.value_type):
-                    out.setdefault((leaf.path[0], ELEMENT), leaf)
+        for path, leaf, _ in self._elements:
+            out.setdefault(path, leaf)
         return out
 
     @cached_property
     def value_types(self) -> Mapping[int, pa.DataType]:
         """Arrow type of the values of each leaf of `leaves_of_values`, by ordinal."""
-        lists = [leaf for leaf in self.leaves_of_values.values() if not leaf.is_flat]
-        elements = {leaf.ordinal: self.arrow.field(leaf.root_ordinal).type.value_type for leaf in lists}
-        return {**self.leaf_types, **elements}
+        return {**self.leaf_types, **{leaf.ordinal: data_type for _, leaf, data_type in self._elements}}
+
+    @cached_property
+    def _elements(self) -> Sequence[tuple[tuple[str, ...], Leaf, pa.DataType]]:
+        """Paths, leaves and types of the elements of lists and maps at the top level."""
+        leaves_of: dict[int, list[Leaf]] = {}
+        for leaf in self.leaves:
+            if not leaf.is_flat and len(leaf.path) > 1:
+                leaves_of.setdefault(leaf.root_ordinal, []).append(leaf)
+        found = []
+        for root, leaves in leaves_of.items():
+            for leaf, (part, data_type) in zip(leaves, _parts(self.arrow.field(root).type), strict=False):
+                if pa.types.is_nested(data_type):  # its leaves are more than one
+                    break
+                found.append(((leaf.path[0], part), leaf, data_type))
+        return found
 
     @cached_property
     def variants(self) -> frozenset[tuple[str, ...]]:
@@ -175,6 +184,15 @@ class FileSchema:
             find = int96_ordering if leaf.type == Type.INT96 else ordering_for
             self._orderings[leaf.ordinal] = None if data_type is None else find(leaf, data_type)
         return self._orderings[leaf.ordinal]
+
+
+def _parts(data_type: pa.DataType) -> Sequence[tuple[str, pa.DataType]]:
+    """Return the parts of a map or of a list of any length, with their types."""
+    if pa.types.is_map(data_type):
+        return (KEY, data_type.key_type), (VALUE, data_type.item_type)
+    if is_list(data_type) and not pa.types.is_fixed_size_list(data_type):
+        return ((ELEMENT, data_type.value_type),)
+    return ()
 
 
 def _logical_types(elements: Sequence[SchemaElement]) -> Iterator[tuple[tuple[str, ...], LogicalType]]:

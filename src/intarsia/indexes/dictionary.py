@@ -138,7 +138,10 @@ def dictionary_values(
                 struct="DictionaryPageHeader",
             )
     values = table.column(0)
-    return field_values(values, leaf.path[1:]) if leaf.is_flat else pc.list_flatten(values)
+    if leaf.is_flat:
+        return field_values(values, leaf.path[1:])
+    elements = pc.list_flatten(values)  # without the other leaf, a map is a list of structs of one field
+    return pc.struct_field(elements, [0]) if pa.types.is_struct(elements.type) else elements
 
 
 def _as_data_page(page: Page, data: bytes, leaf: Leaf) -> bytes:

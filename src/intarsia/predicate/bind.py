@@ -12,6 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from intarsia.arrow.nested import is_list
 from intarsia.errors import PredicateError
 from intarsia.predicate.bound import (
     Bound,
@@ -25,8 +26,8 @@ from intarsia.predicate.bound import (
     fold,
 )
 from intarsia.predicate.columns import Column, resolve_column
-from intarsia.predicate.conditions import OnOperand, bind_condition, bind_null
-from intarsia.predicate.functions import arithmetic, casts, lists, moments, refuse_argument
+from intarsia.predicate.conditions import OnOperand, bind_condition
+from intarsia.predicate.functions import arithmetic, casts, lists, maps, moments, refuse_argument
 from intarsia.predicate.nodes import ARITHMETIC, Call, Constant, Leaf, Predicate, dotted, fold_nodes
 
 #: The maximum number of alternating levels of AND and OR in a predicate.
@@ -98,7 +99,11 @@ _FUNCTIONS: Final[dict[str, _Maker]] = {
     "date_trunc": moments.date_trunc,
     "cast": casts.cast,
     "array_contains": lists.contains,
+    "element_at": maps.element_at,
 }
+
+#: The nested types that functions take.
+_NESTED: Final = {"array_contains": is_list, "element_at": pa.types.is_map}
 
 
 def _bind_call(node: OnOperand, call: Call, resolve: Callable[..., Column], *, negate: bool) -> Bound:
@@ -111,8 +116,7 @@ def _bind_call(node: OnOperand, call: Call, resolve: Callable[..., Column], *, n
                 f"{len(calls)} or more functions are nested; the limit is {MAX_FUNCTIONS}",
                 reason="nested-too-deeply",
             )
-    of_list = calls[-1].function == "array_contains"
-    operands, made = [resolve(operand, of_list=of_list)], list[Function]()
+    operands, made = [resolve(operand, is_nested=_NESTED.get(calls[-1].function))], list[Function]()
     for each in reversed(calls):
         function = _made(each, operands[-1])
         if function is not None:
@@ -149,10 +153,13 @@ def _on_column(bound: Bound, operands: Sequence[Column], made: Sequence[Function
         if isinstance(leaf, BoundConstant):
             return leaf
         if isinstance(leaf, BoundNull):
-            return bind_null(operands[0], negated=leaf.negated)
+            return made[0].is_null(operands[0], negated=leaf.negated)
         assert not isinstance(leaf, BoundFunction)
-        inverse = made[-1].invert(leaf, operands[-2])
-        implied = _on_column(inverse.bound, operands[:-1], made[:-1])
+        inverse, inner = made[-1].invert(leaf, operands[-2]), operands[-2]
+        restriction = inverse.bound
+        if restriction == BoundConstant(True) and len(made) > 1:  # at least, a map has the key
+            restriction = BoundNull(inner.path, inner.type, negated=True)
+        implied = _on_column(restriction, operands[:-1], made[:-1])
         if inverse.is_exact:
             return implied
         return conjoin([implied, BoundFunction(operands[0].path, operands[0].type, tuple(made), leaf)])

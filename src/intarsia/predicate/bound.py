@@ -51,8 +51,10 @@ if TYPE_CHECKING:
 
 Path: TypeAlias = tuple[str, ...]
 
-#: The last part of the path of a condition on the elements of a list.
+#: The last part of the path of a condition on the elements of a list, or on the keys or values of a map.
 ELEMENT: Final = "[]"
+KEY: Final = "[key]"
+VALUE: Final = "[value]"
 
 
 class _OnColumn:
@@ -183,7 +185,7 @@ class BoundMatch(_OnColumn):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of one value, bound to the type of its operand. Only the result of null is null.
+    """A function of one value, bound to the type of its operand. The result of null is null.
 
     Attributes:
         name: The name in SQL, such as ``length``, ``%`` or ``CAST``.
@@ -210,8 +212,15 @@ class Function:
         """Return the conditions on the operand that a condition on the result implies."""
         return ANY_VALUE
 
+    def is_null(self, operand: Column, *, negated: bool) -> Bound:
+        """Return the condition that the result is null, or that it is not null."""
+        return BoundNull(operand.path, operand.type, negated)
+
     def on_elements(self, condition: OnResult) -> Condition | None:  # noqa: ARG002
-        """Return the condition that an element of a list meets if a condition on the result is true."""
+        """Return the condition that an element of a list or a map meets if one on the result is true.
+
+        Its path is `ELEMENT`, `KEY` or `VALUE`.
+        """
         return None
 
     def text(self, operand: str) -> str:
@@ -499,13 +508,13 @@ def num_lookup_values(predicate: Condition) -> int:
 def on_values(condition: Condition) -> Condition:
     """Return the condition on single values that some value of each matching row meets.
 
-    It is the condition itself, unless that is on lists: then it is one on their elements, whose path ends
-    with `ELEMENT`, and it excludes rows but proves no match.
+    It is the condition itself, unless that is on lists or maps: then it is one on their elements, whose path
+    ends with `ELEMENT`, `KEY` or `VALUE`, and it excludes rows but proves no match.
     """
     if isinstance(condition, BoundFunction):
         found = condition.functions[0].on_elements(condition.condition) if condition.name else None
         if found is not None:
-            return replace(found, path=(*condition.path, ELEMENT))
+            return replace(found, path=condition.path + found.path)
     return condition
 
 

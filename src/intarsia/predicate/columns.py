@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_type
-from intarsia.arrow.nested import is_list
 from intarsia.errors import ColumnNotFoundError, PredicateError
 from intarsia.predicate.nodes import dotted
 from intarsia.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from intarsia.predicate.nodes import ColumnName
 
@@ -42,14 +41,16 @@ class Column:
         return ".".join(self.path)
 
 
-def resolve_column(schema: pa.Schema, column: ColumnName, *, of_list: bool = False) -> Column:
+def resolve_column(
+    schema: pa.Schema, column: ColumnName, *, is_nested: Callable[[pa.DataType], bool] | None = None
+) -> Column:
     """Find the leaf that ``column`` names.
 
     A string is matched first as the whole name of a top-level column, dots included, then as a dotted path
     through structs. A tuple is a path of exact names. Names are case-sensitive.
 
     Args:
-        of_list: Whether the column may be a list, for a function of lists.
+        is_nested: Returns whether a function takes a nested type; None if it must not be nested.
 
     Raises:
         ColumnNotFoundError: If the column does not exist. The error suggests similar names.
@@ -63,7 +64,7 @@ def resolve_column(schema: pa.Schema, column: ColumnName, *, of_list: bool = Fal
     """
     path, declared = find_column(schema, column)
     resolved = comparison_type(declared)
-    if pa.types.is_nested(resolved) and not (of_list and is_list(resolved)):
+    if pa.types.is_nested(resolved) and not (is_nested and is_nested(resolved)):
         shown, hint = dotted(column), ""
         if pa.types.is_struct(declared) and declared.num_fields:
             hint = f"; name one of its fields, such as {shown + '.' + declared.field(0).name!r}"

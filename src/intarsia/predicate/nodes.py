@@ -57,10 +57,10 @@ class Call:
     Attributes:
         function: The name of the function: ``lower``, ``upper``, ``length``, ``substr``, ``abs``, ``year``,
             ``quarter``, ``month``, ``day``, ``hour``, ``minute``, ``date``, ``date_trunc``, ``cast``,
-            ``array_contains``, or one of the operators ``+``, ``-``, ``*``, ``/`` and ``%``.
+            ``array_contains``, ``element_at``, or one of the operators ``+``, ``-``, ``*``, ``/`` and ``%``.
         operand: The column, or another call.
         arguments: The constants: the number of an operator, the start and the length of ``substr``, the unit
-            of ``date_trunc``, the SQL type of ``cast``, or the value that a list contains.
+            of ``date_trunc``, the SQL type of ``cast``, the value that a list contains, or the key in a map.
 
     Example:
         >>> str(Comparison(Call("year", "ts"), "=", 2024))

@@ -102,7 +102,8 @@ def parse_sql(text: str, parameters: Parameters | None = None) -> Predicate:
     Instead of a column, a condition may use a function of one column: ``lower``, ``upper``, ``length``,
     ``substr``, ``abs``, ``year``, ``quarter``, ``month``, ``day``, ``hour``, ``minute``, ``date``,
     ``date_trunc``, CAST, and ``+``, ``-``, ``*``, ``/`` and ``%`` with a number. ``array_contains(column,
-    value)``, or ``list_contains``, searches a list.
+    value)``, or ``list_contains``, searches a list. ``column['key']``, or ``element_at``, looks up a key in a
+    map.
 
     Text searches are LIKE, ILIKE, ``contains(column, 'text')``, ``starts_with`` and ``ends_with``. Searches
     by RE2 regular expressions are ``column RLIKE 're'``, ``column REGEXP 're'``, ``column ~ 're'`` and
@@ -279,7 +280,7 @@ def _predicate(node: Any) -> Predicate:
         return Constant(bool(node.this))
     if class_name == "Null":
         return Constant(None)
-    if class_name in ("Column", "Dot", "Coalesce"):
+    if class_name in ("Column", "Dot", "Coalesce", "Bracket"):
         return _compared(node, node, "=", True)
     name, arguments = _called(node)
     if name in _LIST_SEARCHES:
@@ -439,6 +440,8 @@ def _operand(node: Any) -> Operand:
         return Call("substr", _operand(arguments[0]), (1, _constant(node, arguments[1])))
     if name in _LIST_SEARCHES and len(arguments) == 2:
         return Call("array_contains", _operand(arguments[0]), (literal(arguments[1]),))
+    if name in ("Bracket", "element_at") and len(arguments) == 2:
+        return Call("element_at", _operand(arguments[0]), (literal(arguments[1]),))
     if name in ("DateTrunc", "TimestampTrunc", "date_trunc") and len(arguments) == 2:
         unit, moment = arguments if name == "date_trunc" else (node.args.get("unit"), node.this)
         word = _constant(node, unit)

@@ -19,8 +19,9 @@ COMPARISONS: Final[dict[str, Op]] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "
 
 _SUPPORTED: Final = (
     "compare a column, or a function of one column (lower, upper, length, substr, abs, year to minute, date, "
-    "date_trunc, CAST, or + - * / % with a number), with a literal; or use IN, BETWEEN, IS NULL or text "
-    "search (LIKE, RLIKE, contains, starts_with, ends_with) or array_contains, combined by AND, OR and NOT"
+    "date_trunc, CAST, + - * / % with a number, or map['key']), with a literal; or use IN, BETWEEN, IS NULL "
+    "or text search (LIKE, RLIKE, contains, starts_with, ends_with) or array_contains, combined by AND, OR "
+    "and NOT"
 )
 
 

@@ -198,7 +198,7 @@ class SparkBinder:
         here: Predicate = there
         if spark_type == "timestamp" and self.int96_as_moments and is_int96(file_schema, path):
             here = as_nanoseconds(there, file_schema, file)
-        elif not isinstance(leaf, IsNull) and not reads_as_is(spark_type, data_type):
+        elif not (isinstance(leaf, IsNull) and column is path) and not reads_as_is(spark_type, data_type):
             return _ANY
         try:
             return _bound(here, lambda leaf: spark_semantics(bind(leaf, schema)))

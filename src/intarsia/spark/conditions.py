@@ -43,9 +43,11 @@ from intarsia.predicate import (
 from intarsia.predicate.bound import Bound, BoundCompare, BoundConstant, Condition, conjoin, disjoin, fold
 from intarsia.predicate.nodes import MIRRORED, OPPOSITE, Leaf, escaped, fold_nodes, innermost
 from intarsia.spark.spark_types import (
+    ARRAY,
     DECIMAL,
     FLOATS,
     INTEGER_BITS,
+    MAP,
     OLDEST_CERTAIN,
     TEMPORAL,
     Literal,
@@ -75,12 +77,12 @@ _TEXT_TESTS: Final = {"StartsWith": starts_with, "EndsWith": ends_with, "Contain
 #: Conditions of which those on ``lower(s)`` imply others on the column.
 _ON_LOWER: Final = {*_TEXT_TESTS, "Like", "RLike", "EqualTo", "EqualNullSafe", "In"}
 
+#: The value of a key in a map.
+_LOOKUPS: Final = ("GetMapValue", "ElementAt")
+
 # In some languages, the lower case of these is an i, which other accents may follow.
 _LIKE_I: Final = "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}ÌÍĨ"
 _MOST_PATTERNS: Final = 64
-
-# Of the elements of arrays, INT96 and NaN are not distinguished.
-_ARRAY: Final = re.compile(r"array<((?:tiny|small|big)?int|string|boolean|date|binary|decimal\(\d+,\d+\))>")
 
 # Regular expressions of only these characters mean the same in Java and RE2.
 _PLAIN_REGEX: Final = re.compile(r"(\^?)([A-Za-z0-9 _/:,@=%-]+)")
@@ -110,7 +112,7 @@ class Weakened(NamedTuple):
 
     Attributes:
         predicate: Nodes of the types ``And``, ``Or``, ``Constant``, ``Comparison``, ``In``, ``IsNull`` and
-            ``Like``; columns are paths in Spark's schema, or ``array_contains`` of one.
+            ``Like``; columns are paths in Spark's schema, or ``array_contains`` or ``element_at`` of one.
         types: Spark's types of the columns in them, by path in Spark's schema.
         filled: Names, in lower case, of the columns that have a default in files without them.
     """
@@ -166,7 +168,7 @@ class _Weakener:
             return TRUE if negate else self._array_contains(*args)
         if op in _TEXT_TESTS or op in ("Like", "RLike"):
             return self._text_test(node, negate=negate)
-        if op == "Column":
+        if op == "Column" or op in _LOOKUPS:
             column = self._column(node)
             is_boolean = column is not None and column.type == "boolean"
             return Comparison(column.path, "=", not negate) if column and is_boolean else TRUE
@@ -179,13 +181,15 @@ class _Weakener:
         return IsNull(column.path, negated=(op == "IsNotNull") is not negate)
 
     def _column(self, node: Node) -> SparkColumn | None:
+        if node["op"] in _LOOKUPS:
+            return self._map_value(*node["args"])
         if node["op"] != "Column":
             return None
-        column = SparkColumn(tuple(node["name"]), node["type"])
-        self.types[column.path] = column.type
+        path = tuple(node["name"])
+        self.types[path] = node["type"]
         if node.get("filled"):
-            self.filled.add(column.path[0].lower())
-        return column
+            self.filled.add(path[0].lower())
+        return SparkColumn(path, node["type"])
 
     def _operand(self, node: Node) -> Operand | None:
         if node["op"] == "Cast":
@@ -230,14 +234,23 @@ class _Weakener:
 
     def _array_contains(self, array: Node, literal: Node) -> Predicate:
         column = self._column(array)
-        found = None if column is None else _ARRAY.fullmatch(column.type)
-        if column is None or found is None or literal["op"] != "Literal":
+        found = None if column is None else ARRAY.fullmatch(column.type)
+        if column is None or found is None:
             return TRUE
-        element = SparkColumn(column.path, found[1])
-        equal = _compare(Operand(element, element.type), "=", literal)
-        if not isinstance(equal, Comparison):  # of null, NaN, or another value that is uncertain
-            return FALSE if equal == FALSE else TRUE
+        equal = _equal_element(column, found[1], literal)
+        if not isinstance(equal, Comparison):
+            return equal
         return Comparison(Call("array_contains", column.path, (equal.value,)), "=", True)
+
+    def _map_value(self, node: Node, key: Node) -> SparkColumn | None:
+        column = self._column(node)
+        found = None if column is None else MAP.fullmatch(column.type)
+        if column is None or found is None:
+            return None
+        equal = _equal_element(column, found[1], key)
+        if not isinstance(equal, Comparison):
+            return None
+        return SparkColumn(Call("element_at", column.path, (equal.value,)), found[2])
 
     def _text_test(self, node: Node, *, negate: bool) -> Predicate:
         column, literal = self._column(node["args"][0]), node["args"][1]
@@ -262,6 +275,15 @@ class _Weakener:
         return dataclasses.replace(found, negated=negate)
 
 
+def _equal_element(column: SparkColumn, element_type: str, literal: Node) -> Predicate:
+    """Return the condition that elements equal a literal; a constant if that is null, or uncertain."""
+    if literal["op"] != "Literal":
+        return TRUE
+    element = SparkColumn(column.path, element_type)
+    equal = _compare(Operand(element, element_type), "=", literal)
+    return equal if isinstance(equal, Comparison) or equal == FALSE else TRUE
+
+
 def _compare(operand: Operand, op: Op, node: Node) -> Predicate:
     """Compare an operand with a literal."""
     column = operand.column
@@ -284,7 +306,7 @@ def _compare(operand: Operand, op: Op, node: Node) -> Predicate:
     return And((later, earlier)) if op == "=" else later if op in ("<", "<=") else earlier
 
 
-def _compare_nan(path: Path, op: Op) -> Predicate:
+def _compare_nan(path: Path | Call, op: Op) -> Predicate:
     """Compare a column of floats with NaN, which is greater than every number."""
     if op in ("=", ">="):
         return Comparison(path, ">", math.inf)
@@ -362,7 +384,7 @@ def _is_exact_cast(operand: Operand, target: str) -> bool:
     return wider >= scale and int(after[1]) - wider >= int(before[1]) - scale
 
 
-def _like(path: Path, pattern: str, *, negated: bool) -> Predicate:
+def _like(path: Path | Call, pattern: str, *, negated: bool) -> Predicate:
     """Weaken LIKE, without an escape character in the pattern, to the literal text in it.
 
     Strings in files may be invalid UTF-8. Spark then reads replacement characters, which wildcards and

@@ -20,7 +20,7 @@ from intarsia.arrow.comparison import comparison_type
 from intarsia.arrow.nested import is_list, with_leaves
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.lake.definition import plain_type
-from intarsia.predicate.bound import Path
+from intarsia.predicate import Call, Path
 from intarsia.records import dataclass
 
 INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
@@ -33,6 +33,12 @@ _EXACT_IN_DOUBLE: Final = 2**53
 _EXACT_IN_FLOAT: Final = 2**24
 
 DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+
+# Of the elements of arrays and maps, INT96 and NaN are not distinguished.
+_ELEMENT: Final = r"((?:tiny|small|big)?int|string|boolean|date|binary|decimal\(\d+,\d+\))"
+ARRAY: Final = re.compile(f"array<{_ELEMENT}>")
+MAP: Final = re.compile(f"map<{_ELEMENT},{_ELEMENT}>")
+
 _DECIMAL_DIGITS: Final = 38
 _LITERAL_DIGITS: Final = 15
 
@@ -85,14 +91,14 @@ class Literal:
 
 @dataclass(frozen=True)
 class SparkColumn:
-    """A column, or a field of structs, in Spark's schema.
+    """A column, a field of structs, or the value of a key in a map, in Spark's schema.
 
     Attributes:
-        path: Its names in Spark's schema.
+        path: Its names in Spark's schema, or a call of ``element_at``.
         type: Spark's name of its type; ``unknown`` for types with special comparison rules.
     """
 
-    path: Path
+    path: Path | Call
     type: str
 
 
@@ -225,6 +231,9 @@ def reads_as_is(spark_type: str, arrow_type: pa.DataType) -> bool:
     data_type = comparison_type(arrow_type)
     if spark_type.startswith("array<"):
         return is_list(data_type) and reads_as_is(spark_type[len("array<") : -1], data_type.value_type)
+    if parts := MAP.fullmatch(spark_type):
+        types = (data_type.key_type, data_type.item_type) if pa.types.is_map(data_type) else ()
+        return len(types) == 2 and all(map(reads_as_is, parts.groups(), types))
     if spark_type in INTEGERS:  # Spark truncates wider integers, and may read the top bit as a sign
         bits = INTEGER_BITS[spark_type] - pa.types.is_unsigned_integer(data_type)
         return bool(pa.types.is_integer(data_type) and data_type.bit_width <= bits)

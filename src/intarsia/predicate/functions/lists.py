@@ -6,6 +6,8 @@ DuckDB and Polars; in Spark, the result is null then, so that only its negation 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +16,7 @@ from intarsia.arrow.comparison import comparison_type, true_positions
 from intarsia.arrow.nested import is_list
 from intarsia.predicate.bound import (
     ANY_VALUE,
+    ELEMENT,
     BoundCompare,
     BoundConstant,
     Condition,
@@ -39,11 +42,16 @@ def contains(call: Call, operand: Column) -> Function:
         refuse_argument(call.function, call.arguments, "write a column and one value")
     if not is_list(operand.type) or pa.types.is_nested(comparison_type(operand.type.value_type)):
         refuse_type(call.function, operand, "a list of values that are not nested")
-    declared = operand.type.value_type
+    element = equal_element(operand, operand.type.value_type, call.arguments[0])
+    return Contains(call.function, call.arguments, pa.bool_(), element)
+
+
+def equal_element(operand: Column, declared: pa.DataType, value: object) -> BoundCompare | BoundConstant:
+    """Return the condition that elements of a list or map equal a value; FALSE if none of the type can."""
     element = Column(operand.path, declared, comparison_type(declared))
-    value = bind_condition(Comparison("", "=", call.arguments[0]), element, negate=False)
-    assert isinstance(value, (BoundCompare, BoundConstant))
-    return Contains(call.function, call.arguments, pa.bool_(), value)
+    found = bind_condition(Comparison("", "=", value), element, negate=False)
+    assert isinstance(found, (BoundCompare, BoundConstant))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +82,6 @@ class Contains(Function):
     def on_elements(self, condition: OnResult) -> Condition | None:
         """See `Function.on_elements`."""
         accepts_false = condition_mask(condition, pa.array([False]))[0].as_py()
-        return None if accepts_false or isinstance(self.element, BoundConstant) else self.element
+        if accepts_false or isinstance(self.element, BoundConstant):
+            return None
+        return replace(self.element, path=(ELEMENT,))
